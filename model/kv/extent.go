@@ -1,0 +1,318 @@
+package kv
+
+import (
+	"fmt"
+
+	"github.com/sluice-sim/sluice/prefix"
+)
+
+// Extent is the pool as runs of blocks, so that no operation costs more for a longer context. It rests on three facts
+// about vLLM's pool (spec: fast path 1): free blocks without content are always ahead of free blocks with content, so
+// they are a counter; a request is released last block first, so what was freed together is evicted from its high end;
+// and blocks with the same number of holders that lie side by side in the same place are told apart by nothing.
+//
+// A piece is a run of resident blocks of one stream with one reference count. Idle pieces form the free queue, oldest
+// first, each eaten from its high end. A table is a short list of spans of lanes, and a count of blocks that it has not
+// registered yet. Pieces are cut where a span ends inside them and joined again when that is exact; correctness rests
+// on no assumption about who shares what, speed does: an operation costs as much as there are pieces, and copies of the
+// same content, on its path.
+//
+// Evictions that follow each other downwards in one stream within one call to Grow are one event [Lo, Hi); its blocks
+// went in the order Hi-1 down to Lo. Block ids do not exist here: Event.Block is 0.
+type Extent struct {
+	usable, free int32
+	bare         int32 // free blocks without content
+	caching      bool
+	cached       int64
+	seq          int64 // registrations so far
+
+	index                  streamIndex
+	lanes                  []lane
+	pieces                 []piece
+	spareLane, sparePiece  int32
+	oldestIdle, newestIdle int32 // ends of the free queue behind the bare blocks
+
+	tables []table // by handle
+	spare  []Handle
+	segs   []prefix.Segment
+
+	record bool
+	events []Event
+}
+
+// table is what one request holds: spans of registered blocks from block 0 on, then blocks not yet registered.
+type table struct {
+	spans      []span
+	registered int32
+	fresh      int32
+}
+
+// span is blocks [lo, hi) of one lane.
+type span struct{ lane, lo, hi int32 }
+
+var _ Pool = (*Extent)(nil)
+
+// NewExtent returns a pool of usable blocks. Without caching nothing is ever registered.
+func NewExtent(usable int32, caching bool) *Extent {
+	return &Extent{
+		usable: usable, free: usable, bare: usable, caching: caching,
+		index:     newStreamIndex(),
+		spareLane: nowhere, sparePiece: nowhere,
+		oldestIdle: nowhere, newestIdle: nowhere,
+	}
+}
+
+// Usable implements Pool.
+func (p *Extent) Usable() int32 { return p.usable }
+
+// Free implements Pool.
+func (p *Extent) Free() int32 { return p.free }
+
+// Cached implements Pool.
+func (p *Extent) Cached() int64 { return p.cached }
+
+// Record implements Pool.
+func (p *Extent) Record(on bool) { p.record = on }
+
+// Events implements Pool.
+func (p *Extent) Events() []Event { return p.events }
+
+// ClearEvents implements Pool.
+func (p *Extent) ClearEvents() { p.events = p.events[:0] }
+
+// Lookup implements Pool.
+func (p *Extent) Lookup(path []prefix.Segment, limit int32) (hits, idle int32) {
+	for _, s := range path {
+		hi := min(s.Hi, limit)
+		first := p.index.get(s.Stream)
+		if s.Lo >= hi || first == nowhere {
+			return hits, idle
+		}
+		p.rewind(first)
+		for at := s.Lo; at < hi; {
+			i, end := p.oldest(first, at, hi)
+			if i == nowhere {
+				return hits, idle
+			}
+			hits += end - at
+			if p.pieces[i].ref == 0 {
+				idle += end - at
+			}
+			at = end
+		}
+	}
+	return hits, idle
+}
+
+// Open implements Pool.
+func (p *Extent) Open() Handle {
+	if n := len(p.spare); n > 0 {
+		h := p.spare[n-1]
+		p.spare = p.spare[:n-1]
+		return h
+	}
+	p.tables = append(p.tables, table{})
+	return Handle(len(p.tables) - 1)
+}
+
+// Hold implements Pool.
+func (p *Extent) Hold(h Handle, path []prefix.Segment, n int32) {
+	t := &p.tables[h]
+	if t.registered != 0 || t.fresh != 0 {
+		panic(fmt.Sprintf("kv: hold on table %d, which has %d blocks", h, t.registered+t.fresh))
+	}
+	for _, s := range path {
+		hi := min(s.Hi, n)
+		for at := s.Lo; at < hi; {
+			first := p.index.get(s.Stream)
+			best, end := nowhere, hi
+			if first != nowhere {
+				p.rewind(first)
+				best, end = p.oldest(first, at, hi)
+			}
+			if best == nowhere {
+				panic(fmt.Sprintf("kv: hold of block %d of stream %d, which is not resident", at, s.Stream))
+			}
+			l := p.pieces[best].lane
+			p.touch(best, at, end)
+			t.add(l, at, end)
+			at = end
+		}
+	}
+}
+
+// add appends registered blocks [lo, hi) of lane l.
+func (t *table) add(l, lo, hi int32) {
+	t.registered += hi - lo
+	if n := len(t.spans); n > 0 && t.spans[n-1].lane == l && t.spans[n-1].hi == lo {
+		t.spans[n-1].hi = hi
+		return
+	}
+	t.spans = append(t.spans, span{l, lo, hi})
+}
+
+// touch adds a holder to blocks [lo, hi) of piece i.
+func (p *Extent) touch(i, lo, hi int32) {
+	if p.pieces[i].lo < lo {
+		i = p.split(i, lo)
+	}
+	if p.pieces[i].hi > hi {
+		p.split(i, hi)
+	}
+	x := &p.pieces[i]
+	if x.ref == 0 {
+		p.dequeue(i)
+		p.free -= hi - lo
+	}
+	x.ref++
+	below := x.prev
+	p.join(i, x.next)
+	p.join(below, i)
+}
+
+// Grow implements Pool.
+func (p *Extent) Grow(h Handle, n int32) {
+	if n > p.free {
+		panic(fmt.Sprintf("kv: %d blocks asked for, %d free", n, p.free))
+	}
+	p.tables[h].fresh += n
+	p.free -= n
+	k := min(n, p.bare)
+	p.bare -= k
+	first := len(p.events)
+	for n -= k; n > 0; n -= k {
+		k = p.evict(n, first)
+	}
+}
+
+// evict takes up to n blocks from the high end of the oldest idle piece and returns how many. Events from number first
+// on belong to the same call to Grow.
+func (p *Extent) evict(n int32, first int) int32 {
+	i := p.oldestIdle
+	x := &p.pieces[i]
+	n = min(n, x.hi-x.lo)
+	x.hi -= n
+	p.cached -= int64(n - p.covered(x.lane, x.hi, x.hi+n))
+	if p.record {
+		s := p.lanes[x.lane].stream
+		if e := len(p.events); e > first && p.events[e-1].Stream == s && p.events[e-1].Lo == x.hi+n {
+			p.events[e-1].Lo = x.hi
+		} else {
+			p.events = append(p.events, Event{Kind: Evicted, Stream: s, Lo: x.hi, Hi: x.hi + n})
+		}
+	}
+	if x.lo == x.hi {
+		p.dequeue(i)
+		p.drop(i)
+	}
+	return n
+}
+
+// Register implements Pool.
+func (p *Extent) Register(h Handle, path []prefix.Segment, from, to int32) {
+	if !p.caching || from >= to {
+		return
+	}
+	t := &p.tables[h]
+	if from != t.registered || to > from+t.fresh {
+		panic(fmt.Sprintf("kv: blocks %d to %d registered of table %d, which has %d registered of %d", from, to, h, t.registered, t.registered+t.fresh))
+	}
+	p.segs = clip(path, from, to, p.segs[:0])
+	for n, s := range p.segs {
+		p.place(t, s)
+		if p.record {
+			p.events = append(p.events, Event{Kind: Stored, More: n > 0, Handle: h, Stream: s.Stream, Lo: s.Lo, Hi: s.Hi})
+		}
+	}
+	t.fresh -= to - from
+	if t.registered != to {
+		panic(fmt.Sprintf("kv: path covers blocks to %d of %d to register", t.registered, to))
+	}
+}
+
+// place makes the blocks of s, which table t alone holds, resident: in the lane of the table's last blocks if they
+// belong to the same stream and there is room, so that copies that grow side by side do not change places, else in the
+// first lane with room.
+func (p *Extent) place(t *table, s prefix.Segment) {
+	l, below, ok := nowhere, nowhere, false
+	if n := len(t.spans); n > 0 && p.lanes[t.spans[n-1].lane].stream == s.Stream {
+		l = t.spans[n-1].lane
+		below, ok = p.room(l, s.Lo, s.Hi)
+	}
+	if !ok {
+		last := nowhere
+		for l = p.index.get(s.Stream); l != nowhere; last, l = l, p.lanes[l].next {
+			if below, ok = p.room(l, s.Lo, s.Hi); ok {
+				break
+			}
+		}
+		if l == nowhere {
+			l, below = p.newLane(s.Stream, last), nowhere
+		}
+	}
+	p.seq++
+	i := p.newPiece(piece{lo: s.Lo, hi: s.Hi, ref: 1, lane: l, seq: p.seq, older: nowhere, newer: nowhere})
+	p.insert(i, below)
+	p.cached += int64(s.Hi - s.Lo - p.covered(l, s.Lo, s.Hi))
+	p.join(i, p.pieces[i].next)
+	p.join(below, i)
+	t.add(l, s.Lo, s.Hi)
+}
+
+// Release implements Pool.
+func (p *Extent) Release(h Handle) {
+	t := &p.tables[h]
+	p.bare += t.fresh
+	p.free += t.fresh
+	for n := len(t.spans) - 1; n >= 0; n-- {
+		p.untouch(t.spans[n])
+	}
+	*t = table{spans: t.spans[:0]}
+	p.spare = append(p.spare, h)
+}
+
+// untouch takes a holder from the blocks of s, the highest first; those without another go to the end of the free queue.
+func (p *Extent) untouch(s span) {
+	i := p.below(s.lane, s.hi)
+	for at := s.hi; at > s.lo; {
+		if i == nowhere || p.pieces[i].hi < at {
+			mustHold(s.lane, at-1)
+		}
+		if p.pieces[i].hi > at {
+			p.split(i, at)
+		}
+		if p.pieces[i].lo < s.lo {
+			i = p.split(i, s.lo)
+		}
+		x := &p.pieces[i]
+		at = x.lo
+		x.ref--
+		if x.ref == 0 {
+			p.free += x.hi - x.lo
+			p.enqueue(i, p.newestIdle)
+		}
+		below := x.prev
+		p.join(i, x.next)
+		if at == s.lo {
+			p.join(below, i)
+		}
+		i = below
+	}
+}
+
+// Reset implements Pool.
+func (p *Extent) Reset() bool {
+	if p.free != p.usable {
+		return false
+	}
+	p.index.clear()
+	p.lanes, p.pieces = p.lanes[:0], p.pieces[:0]
+	p.spareLane, p.sparePiece = nowhere, nowhere
+	p.oldestIdle, p.newestIdle = nowhere, nowhere
+	p.bare = p.usable
+	p.cached = 0
+	if p.record {
+		p.events = append(p.events, Event{Kind: Cleared})
+	}
+	return true
+}

@@ -1,0 +1,213 @@
+package kv
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/sluice-sim/sluice/prefix"
+)
+
+func TestExtentRefusesMisuse(t *testing.T) { refusesMisuse(t, NewExtent(4, true)) }
+
+// Evicted blocks that follow each other downwards are one event per call to Grow.
+func TestExtentEvents(t *testing.T) {
+	p := NewExtent(10, true)
+	p.Record(true)
+	path := []prefix.Segment{{Stream: 3, Lo: 0, Hi: 4}, {Stream: 5, Lo: 4, Hi: 8}}
+	a := p.Open()
+	p.Grow(a, 9)
+	p.Register(a, path, 0, 2)
+	p.Register(a, path, 2, 8)
+	p.Release(a)
+	b := p.Open()
+	p.Grow(b, 3) // two bare blocks, then one of stream 5
+	p.Grow(b, 6)
+	want := []Event{
+		{Kind: Stored, Handle: a, Stream: 3, Lo: 0, Hi: 2},
+		{Kind: Stored, Handle: a, Stream: 3, Lo: 2, Hi: 4},
+		{Kind: Stored, More: true, Handle: a, Stream: 5, Lo: 4, Hi: 8},
+		{Kind: Evicted, Stream: 5, Lo: 7, Hi: 8},
+		{Kind: Evicted, Stream: 5, Lo: 4, Hi: 7},
+		{Kind: Evicted, Stream: 3, Lo: 1, Hi: 4},
+	}
+	if !slices.Equal(p.Events(), want) {
+		t.Fatalf("events %+v\nwant   %+v", p.Events(), want)
+	}
+	wantLookup(t, p, path, 8, 1, 1)
+	if p.Reset() {
+		t.Fatal("reset while blocks are held")
+	}
+	p.Release(b)
+	p.ClearEvents()
+	if !p.Reset() || !slices.Equal(p.Events(), []Event{{Kind: Cleared}}) || p.Cached() != 0 {
+		t.Fatalf("after reset: events %+v, %d cached", p.Events(), p.Cached())
+	}
+}
+
+// A request that decodes block by block, alone or beside a copy of itself, stays a few pieces however long it gets.
+func TestExtentStaysShort(t *testing.T) {
+	for copies := 1; copies <= 3; copies++ {
+		const length = 1000
+		p := NewExtent(4*length, true)
+		var hs []Handle
+		for range copies {
+			hs = append(hs, p.Open())
+		}
+		for i := range int32(length) {
+			for n := range hs {
+				h := hs[(int(i/100)+n)%copies] // who is first changes now and then
+				p.Grow(h, 1)
+				p.Register(h, one(1, i+1), i, i+1)
+			}
+		}
+		if n := len(p.pieces); n > 25*copies {
+			t.Errorf("%d copies of %d blocks take %d pieces", copies, length, n)
+		}
+		for _, h := range hs {
+			if n := len(p.tables[h].spans); n != 1 {
+				t.Errorf("%d copies: a table has %d spans", copies, n)
+			}
+		}
+		if err := p.check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The index against a map, with keys that collide.
+func TestStreamIndex(t *testing.T) {
+	x := newStreamIndex()
+	truth := map[prefix.StreamID]int32{}
+	c := newSeeded(1)
+	for i := range int32(200_000) {
+		s := prefix.StreamID(c.intn(300)) << c.intn(20)
+		switch c.intn(3) {
+		case 0:
+			x.set(s, i)
+			truth[s] = i
+		case 1:
+			x.remove(s)
+			delete(truth, s)
+		}
+		want, ok := truth[s]
+		if !ok {
+			want = nowhere
+		}
+		if got := x.get(s); got != want {
+			t.Fatalf("step %d: stream %d is at %d, want %d", i, s, got, want)
+		}
+		if x.used != len(truth) {
+			t.Fatalf("step %d: %d used, want %d", i, x.used, len(truth))
+		}
+		if i%20_000 == 0 {
+			x.clear()
+			clear(truth)
+		}
+	}
+}
+
+// check tests everything that must hold between operations, the slow way.
+func (p *Extent) check() error {
+	holders := map[[2]int32]int32{} // (lane, block)
+	held := int32(0)
+	for h := range p.tables {
+		t := &p.tables[h]
+		n := int32(0)
+		for i, s := range t.spans {
+			if s.lo >= s.hi || s.lo != n || (i > 0 && t.spans[i-1].lane == s.lane) {
+				return fmt.Errorf("table %d: spans %v", h, t.spans)
+			}
+			n = s.hi
+			for b := s.lo; b < s.hi; b++ {
+				holders[[2]int32{s.lane, b}]++
+			}
+		}
+		if n != t.registered {
+			return fmt.Errorf("table %d: %d registered, spans %v", h, t.registered, t.spans)
+		}
+		held += t.fresh
+	}
+	held += int32(len(holders))
+	if held != p.usable-p.free {
+		return fmt.Errorf("tables hold %d blocks, %d are not free", held, p.usable-p.free)
+	}
+	pieces, streams, cached := 0, 0, int64(0)
+	for _, slot := range p.index.slots {
+		if slot.key == 0 {
+			continue
+		}
+		streams++
+		n, c, err := p.checkStream(prefix.StreamID(slot.key-1), slot.lane, holders)
+		if err != nil {
+			return err
+		}
+		pieces, cached = pieces+n, cached+c
+	}
+	if streams != p.index.used || cached != p.cached {
+		return fmt.Errorf("%d streams, index says %d; %d distinct blocks, pool says %d", streams, p.index.used, cached, p.cached)
+	}
+	for k, n := range holders {
+		if n != 0 {
+			return fmt.Errorf("lane %d block %d: %d holders and no piece", k[0], k[1], n)
+		}
+	}
+	return p.checkQueue(pieces)
+}
+
+// checkStream walks the lanes of one stream, takes what it finds from holders, and counts pieces and distinct blocks.
+func (p *Extent) checkStream(s prefix.StreamID, first int32, holders map[[2]int32]int32) (pieces int, cached int64, err error) {
+	distinct := map[int32]bool{}
+	before := nowhere
+	for l := first; l != nowhere; before, l = l, p.lanes[l].next {
+		x := p.lanes[l]
+		if x.stream != s || x.prev != before || x.head == nowhere {
+			return 0, 0, fmt.Errorf("stream %d: lane %d is %+v", s, l, x)
+		}
+		prev := nowhere
+		end := int32(0)
+		for i := x.head; i != nowhere; prev, i = i, p.pieces[i].next {
+			y := p.pieces[i]
+			if y.lane != l || y.prev != prev || y.lo < end || y.lo >= y.hi {
+				return 0, 0, fmt.Errorf("lane %d: piece %d is %+v", l, i, y)
+			}
+			end = y.hi
+			for b := y.lo; b < y.hi; b++ {
+				distinct[b] = true
+				k := [2]int32{l, b}
+				if holders[k] != y.ref {
+					return 0, 0, fmt.Errorf("lane %d block %d: ref %d, %d holders", l, b, y.ref, holders[k])
+				}
+				delete(holders, k)
+			}
+			pieces++
+		}
+		if x.tail != prev {
+			return 0, 0, fmt.Errorf("lane %d: tail %d, want %d", l, x.tail, prev)
+		}
+	}
+	return pieces, int64(len(distinct)), nil
+}
+
+// checkQueue walks the free queue and the unused pieces; pieces is how many are in lanes.
+func (p *Extent) checkQueue(pieces int) error {
+	idle := p.bare
+	older := nowhere
+	for i := p.oldestIdle; i != nowhere; older, i = i, p.pieces[i].newer {
+		x := p.pieces[i]
+		if x.ref != 0 || x.older != older {
+			return fmt.Errorf("free queue: piece %d is %+v", i, x)
+		}
+		idle += x.hi - x.lo
+	}
+	if idle != p.free || older != p.newestIdle {
+		return fmt.Errorf("free queue has %d blocks and ends at %d; %d free, end %d", idle, older, p.free, p.newestIdle)
+	}
+	for i := p.sparePiece; i != nowhere; i = p.pieces[i].next {
+		pieces++
+	}
+	if pieces != len(p.pieces) {
+		return fmt.Errorf("%d pieces are used or spare, of %d", pieces, len(p.pieces))
+	}
+	return nil
+}
