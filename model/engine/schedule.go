@@ -1,0 +1,249 @@
+package engine
+
+import "github.com/sluice-sim/sluice/model/latency"
+
+// Schedule is vLLM's schedule(): it fills st with the next step (spec: vllm 7). Entries come in the scheduler's order,
+// running requests first, then admitted ones.
+func (e *Engine) Schedule(st *Step) {
+	e.Admitted, e.Preempted = e.Admitted[:0], e.Preempted[:0]
+	st.Number = e.steps
+	st.Entries = st.Entries[:0]
+	e.steps++
+	budget := e.scheduleRunning(st, e.cfg.MaxBatchedTokens)
+	if len(e.Preempted) == 0 {
+		e.scheduleWaiting(st, budget)
+	}
+	e.advance(st)
+	e.ended = false
+}
+
+// scheduleRunning gives tokens to running requests in list order, preempting from the back where blocks are short.
+func (e *Engine) scheduleRunning(st *Step, budget int32) int32 {
+	for i := 0; i < len(e.running) && budget > 0; i++ {
+		s := e.running[i]
+		r := &e.requests[s]
+		if r.inFlight > 0 && r.computed+2-r.inFlight >= r.Prompt.Tokens+r.MaxTokens {
+			continue // the step in flight is its last
+		}
+		n := r.tokens + r.inFlight - r.computed
+		if t := e.cfg.LongPrefillTokens; t > 0 {
+			n = min(n, t)
+		}
+		n = min(n, budget, e.cfg.MaxModelLen-r.computed-1)
+		if n <= 0 {
+			continue
+		}
+		self := false
+		for !e.allocate(r, n, 0, 0) {
+			victim, at := e.victim()
+			e.running = append(e.running[:at], e.running[at+1:]...)
+			if at < i {
+				i--
+				budget += withdraw(st, victim)
+			}
+			e.preempt(victim)
+			e.Preempted = append(e.Preempted, victim)
+			if victim == s {
+				self = true
+				break
+			}
+		}
+		if self {
+			break
+		}
+		st.Entries = append(st.Entries, Entry{Slot: s, epoch: r.epoch, Tokens: n, Past: r.computed})
+		budget -= n
+	}
+	return budget
+}
+
+// victim is the running request to preempt, and its place in the list.
+func (e *Engine) victim() (Slot, int) {
+	at := len(e.running) - 1
+	if e.cfg.Priority {
+		at = 0
+		for i := 1; i < len(e.running); i++ {
+			a, b := &e.requests[e.running[i]], &e.requests[e.running[at]]
+			if a.Priority > b.Priority || (a.Priority == b.Priority && a.Arrival > b.Arrival) {
+				at = i
+			}
+		}
+	}
+	return e.running[at], at
+}
+
+// withdraw takes a request out of a step that is being made and returns the tokens it had.
+func withdraw(st *Step, s Slot) int32 {
+	for i := range st.Entries {
+		if st.Entries[i].Slot == s {
+			n := st.Entries[i].Tokens
+			st.Entries = append(st.Entries[:i], st.Entries[i+1:]...)
+			return n
+		}
+	}
+	return 0
+}
+
+// scheduleWaiting admits waiting requests until the head of the queue does not fit.
+func (e *Engine) scheduleWaiting(st *Step, budget int32) {
+	for budget > 0 && int32(len(e.running)) < e.cfg.MaxNumSeqs {
+		q := e.nextQueue()
+		if q == nil {
+			break
+		}
+		s := q.front()
+		r := &e.requests[s]
+		if r.stale > 0 {
+			q.pop()
+			e.passed = append(e.passed, s)
+			continue
+		}
+		hits, idle := int32(0), int32(0)
+		if e.cfg.PrefixCaching {
+			hits, idle = e.pool.Lookup(r.Path, (r.tokens-1)/e.cfg.BlockTokens)
+		}
+		start := hits * e.cfg.BlockTokens
+		n := r.tokens - start
+		if t := e.cfg.LongPrefillTokens; t > 0 {
+			n = min(n, t)
+		}
+		if !e.cfg.ChunkedPrefill && n > budget {
+			break
+		}
+		n = min(n, budget)
+		if !e.allocate(r, n, hits, idle) {
+			break
+		}
+		q.pop()
+		e.admit(s, start)
+		st.Entries = append(st.Entries, Entry{Slot: s, epoch: r.epoch, Tokens: n, Past: start})
+		budget -= n
+	}
+	for i := len(e.passed) - 1; i >= 0; i-- {
+		e.requests[e.passed[i]].skipped = true
+		e.skipped.pushFront(e, e.passed[i])
+	}
+	e.passed = e.passed[:0]
+}
+
+// nextQueue is the queue whose head is to be tried next; nil if both are empty.
+func (e *Engine) nextQueue() *queue {
+	switch {
+	case e.skipped.len() == 0 && e.waiting.len() == 0:
+		return nil
+	case e.skipped.len() == 0:
+		return &e.waiting
+	case e.waiting.len() == 0 || !e.cfg.Priority || before(e, e.skipped.front(), e.waiting.front()):
+		return &e.skipped
+	}
+	return &e.waiting
+}
+
+// admit moves a request, whose blocks are allocated, to the running list.
+func (e *Engine) admit(s Slot, start int32) {
+	r := &e.requests[s]
+	switch {
+	case !e.cfg.PrefixCaching:
+	case r.preempts > 0:
+		e.Prefix.PreemptedRequests++
+		e.Prefix.PreemptedQueries += int64(r.tokens)
+		e.Prefix.PreemptedHits += int64(start)
+	default:
+		e.Prefix.Requests++
+		e.Prefix.Queries += int64(r.tokens)
+		e.Prefix.Hits += int64(start)
+	}
+	e.Admitted = append(e.Admitted, Admission{Slot: s, Hit: start, Resumed: r.state == preempted})
+	e.running = append(e.running, s)
+	r.state = running
+	r.skipped = false
+	r.computed = start
+}
+
+// allocate is vLLM's allocate_slots for n more tokens; hits and idle come from the lookup of a request that is not
+// running yet. It returns false, without any effect, when blocks are short (spec: vllm 5).
+func (e *Engine) allocate(r *request, n, hits, idle int32) bool {
+	b := e.cfg.BlockTokens
+	total := min(r.computed+hits*b, e.cfg.MaxModelLen)
+	slots := blocksFor(min(total+n, e.cfg.MaxModelLen), b)
+	free := e.pool.Free()
+	if r.state == running {
+		short := max(slots-r.held, 0)
+		if short > free {
+			return false
+		}
+		if short > 0 {
+			e.pool.Grow(r.table, short)
+			r.held += short
+		}
+	} else {
+		if len(e.running) > 0 {
+			free -= int32(float64(e.cfg.Watermark) * float64(e.pool.Usable()+1))
+		}
+		if e.cfg.ReserveFullISL {
+			full := blocksFor(min(r.tokens, e.cfg.MaxModelLen), b)
+			if max(full-hits, 0)+idle > free {
+				return false
+			}
+		}
+		if max(slots-hits, 0)+idle > free {
+			return false
+		}
+		r.table = e.pool.Open()
+		if hits > 0 {
+			e.pool.Hold(r.table, r.Path, hits)
+		}
+		if slots > hits {
+			e.pool.Grow(r.table, slots-hits)
+		}
+		r.held = max(slots, hits)
+		r.cached = hits
+	}
+	e.register(r, min(total+n, r.tokens))
+	return true
+}
+
+// register makes the full blocks among the first tokens of a request hittable.
+func (e *Engine) register(r *request, tokens int32) {
+	if full := tokens / e.cfg.BlockTokens; e.cfg.PrefixCaching && full > r.cached {
+		e.pool.Register(r.table, r.Path, r.cached, full)
+		r.cached = full
+	}
+}
+
+func blocksFor(tokens, block int32) int32 { return (tokens + block - 1) / block }
+
+// advance counts the scheduled tokens as computed and describes the step for the law.
+func (e *Engine) advance(st *Step) {
+	st.Tokens = 0
+	sh := &st.Shape
+	sh.DecodeRows, sh.DecodeContext, sh.DecodeWindowed, sh.Sampled = 0, 0, 0, 0
+	sh.Prefill = sh.Prefill[:0]
+	for i := range st.Entries {
+		x := &st.Entries[i]
+		r := &e.requests[x.Slot]
+		r.computed += x.Tokens
+		x.Yields = r.computed >= r.tokens+r.inFlight
+		if x.Yields {
+			sh.Sampled++
+			if e.cfg.Async {
+				r.inFlight++
+			}
+		}
+		st.Tokens += x.Tokens
+		if x.Tokens == 1 && x.Past > 0 {
+			sh.DecodeRows++
+			sh.DecodeContext += int64(r.computed)
+			sh.DecodeWindowed += int64(e.windowed(r.computed))
+		} else {
+			sh.Prefill = append(sh.Prefill, latency.Chunk{Tokens: x.Tokens, Past: x.Past})
+		}
+	}
+}
+
+func (e *Engine) windowed(context int32) int32 {
+	if w := e.cfg.SlidingWindowTokens; w > 0 {
+		return min(context, w)
+	}
+	return context
+}

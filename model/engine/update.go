@@ -1,0 +1,62 @@
+package engine
+
+// Update is vLLM's update_from_output() of a step that has run: every entry that yields appends one token, requests
+// that have ended are freed in the order of the step (spec: vllm 9).
+func (e *Engine) Update(st *Step) {
+	e.Sampled, e.Finished = e.Sampled[:0], e.Finished[:0]
+	for i := range st.Entries {
+		x := &st.Entries[i]
+		r := &e.requests[x.Slot]
+		if !x.Yields || r.epoch != x.epoch {
+			continue
+		}
+		switch {
+		case r.dropped > 0:
+			r.dropped--
+			continue
+		case r.stale > 0:
+			r.stale--
+		case e.cfg.Async:
+			r.inFlight--
+		}
+		r.tokens++
+		e.Sampled = append(e.Sampled, x.Slot)
+		if e.cfg.Async && r.state == running {
+			e.register(r, r.computed-r.inFlight)
+		}
+		if reason, ended := e.stops(r); ended {
+			e.finish(x.Slot, reason)
+		}
+	}
+	if len(e.Finished) > 0 {
+		kept := e.running[:0]
+		for _, s := range e.running {
+			if e.requests[s].state == running {
+				kept = append(kept, s)
+			}
+		}
+		e.running = kept
+	}
+}
+
+// stops is the stop test after a token was appended.
+func (e *Engine) stops(r *request) (Reason, bool) {
+	outputs := r.tokens - r.Prompt.Tokens
+	switch {
+	case r.StopAfter > 0 && outputs == r.StopAfter:
+		return Stopped, true
+	case r.tokens >= e.cfg.MaxModelLen || outputs >= r.MaxTokens:
+		return Length, true
+	}
+	return Length, false
+}
+
+// finish frees a request that has ended. A running one leaves the running list when the update is through.
+func (e *Engine) finish(s Slot, reason Reason) {
+	if e.requests[s].state != running {
+		e.leaveQueues(s)
+	}
+	e.release(s)
+	e.retire(s)
+	e.Finished = append(e.Finished, Ending{Slot: s, Reason: reason})
+}
