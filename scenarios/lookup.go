@@ -1,0 +1,122 @@
+package scenarios
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// pathKind is what a path names.
+type pathKind uint8
+
+const (
+	notKnown pathKind = iota
+	isSection
+	isLeaf
+)
+
+// lookup says what a path names in any scenario, whatever its choices are.
+func lookup(path string) pathKind {
+	for i := range declaration {
+		d := &declaration[i]
+		if d.path == path && path != "" || slices.Contains(parents(d.path), path) {
+			return isSection
+		}
+		for _, p := range d.leaves() {
+			if p == path {
+				return isLeaf
+			}
+			if slices.Contains(parents(p), path) {
+				return isSection
+			}
+		}
+	}
+	return notKnown
+}
+
+// leaves is the paths of all keys that a section can have.
+func (d *section) leaves() []string {
+	var out []string
+	for i := range d.keys {
+		out = append(out, d.keys[i].path)
+	}
+	if d.choice == nil {
+		return out
+	}
+	out = append(out, join(d.path, d.choice.name))
+	for _, o := range d.choice.options() {
+		for _, knob := range o.knobs {
+			if p := join(d.path, knob.Name); !slices.Contains(out, p) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// allLeaves is the path of every key of every scenario.
+func allLeaves() []string {
+	var out []string
+	for i := range declaration {
+		out = append(out, declaration[i].leaves()...)
+	}
+	return out
+}
+
+// children is the names directly below a section, in order.
+func children(path string) []string {
+	var out []string
+	for _, p := range allLeaves() {
+		rest := p
+		if path != "" {
+			if !strings.HasPrefix(p, path+".") {
+				continue
+			}
+			rest = p[len(path)+1:]
+		}
+		name, _, _ := strings.Cut(rest, ".")
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// shortFor is the key that a plain value of a section stands for, "" if it stands for none.
+func shortFor(path string) string {
+	for i := range declaration {
+		if declaration[i].path == path {
+			return declaration[i].short
+		}
+	}
+	return ""
+}
+
+// unknownKey is the message for a path that names nothing, with the nearest one that does.
+func unknownKey(path string) string {
+	parent, name := "", path
+	if i := strings.LastIndexByte(path, '.'); i >= 0 {
+		parent, name = path[:i], path[i+1:]
+	}
+	if lookup(parent) != isSection && parent != "" {
+		return "unknown key" + didYouMean(path, allLeaves())
+	}
+	if n := Nearest(name, children(parent)); n != "" {
+		return "unknown key; did you mean " + join(parent, n) + "?"
+	}
+	for _, p := range allLeaves() {
+		if strings.HasSuffix(p, "."+name) {
+			return "unknown key here; " + name + " belongs in " + strings.TrimSuffix(p, "."+name)
+		}
+	}
+	where := "the top level"
+	if parent != "" {
+		where = parent
+	}
+	const most = 16
+	names := children(parent)
+	if len(names) > most {
+		return fmt.Sprintf("unknown key; the page on scenarios lists the %d keys of %s", len(names), where)
+	}
+	return fmt.Sprintf("unknown key; the keys of %s are %s", where, strings.Join(names, ", "))
+}
