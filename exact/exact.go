@@ -4,7 +4,8 @@
 // assembly on some architectures and differ in the last digit, and a product
 // that meets a sum may be fused into one rounding on arm64 and on newer amd64
 // levels. Everything here is made of + - * / and comparisons on float64, with
-// every product that meets a sum wrapped in float64(), which forbids fusing.
+// every product that meets a sum wrapped in float64(), which forbids fusing;
+// results are wrapped too, since a caller may add them after inlining.
 // From package math it takes only constants and the bit casts.
 //
 // Errors, measured by the tests: Exp, Exp2, Log, Log2 and Pow are within 1 ulp
@@ -85,11 +86,11 @@ func multiply(ah, al, bh, bl float64) (hi, lo float64) {
 func scale(x float64, k int) float64 {
 	switch {
 	case k > expBias:
-		return float64(x*powerOfTwo(expBias)) * powerOfTwo(k-expBias)
+		return float64(float64(x*powerOfTwo(expBias)) * powerOfTwo(k-expBias))
 	case k <= -expBias+2:
-		return float64(x*powerOfTwo(k+128)) * powerOfTwo(-128)
+		return float64(float64(x*powerOfTwo(k+128)) * powerOfTwo(-128))
 	}
-	return x * powerOfTwo(k)
+	return float64(x * powerOfTwo(k))
 }
 
 // powerOfTwo returns 2^k for -1022 <= k <= 1023.

@@ -39,7 +39,7 @@ func absorb(h, key uint64) uint64 { return Mix((h ^ key) + golden) }
 // middles of 2^52 equal cells, so u and 1-u are equally likely and the
 // quantile functions of this package are finite on it.
 func Uniform(h uint64) float64 {
-	return (float64(h>>12) + 0.5) * 0x1p-52
+	return float64((float64(h>>12) + 0.5) * 0x1p-52)
 }
 
 // UniformInt turns a random word into a whole number in [0, n), n > 0. For n

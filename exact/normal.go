@@ -48,7 +48,7 @@ func LogNormal(median, sigma, u float64) float64 {
 	if sigma == 0 {
 		return median
 	}
-	return median * Exp(float64(sigma*NormQuantile(u)))
+	return float64(median * Exp(float64(sigma*NormQuantile(u))))
 }
 
 // poly evaluates c[0] + c[1] x + ... + c[7] x^7.

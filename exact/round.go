@@ -6,6 +6,7 @@ import "math"
 // value outside int64 saturates and NaN gives 0; both report ok = false. (The
 // plain conversion of such values differs between machines.)
 func RoundToInt64(x float64) (v int64, ok bool) {
+	x = float64(x) // a product in the argument must not be fused below, after inlining
 	switch {
 	case x != x:
 		return 0, false

@@ -1,0 +1,180 @@
+package latency
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+)
+
+//go:embed cards/models.json
+var modelsJSON []byte
+
+//go:embed cards/gpus.json
+var gpusJSON []byte
+
+var models = func() []*Model {
+	var file struct {
+		Units  string            `json:"units"`
+		Fields map[string]string `json:"fields"`
+		Models map[string]*Model `json:"models"`
+	}
+	if err := json.Unmarshal(modelsJSON, &file, json.RejectUnknownMembers(true)); err != nil {
+		panic("latency: embedded model cards: " + err.Error())
+	}
+	list := make([]*Model, 0, len(file.Models))
+	for _, name := range keys(file.Models) {
+		m := file.Models[name]
+		m.Name = name
+		if err := m.check("embedded"); err != nil {
+			panic("latency: " + err.Error())
+		}
+		list = append(list, m)
+	}
+	return list
+}()
+
+var gpus = func() []*GPU {
+	var file struct {
+		Units string          `json:"units"`
+		GPUs  map[string]*GPU `json:"gpus"`
+	}
+	if err := json.Unmarshal(gpusJSON, &file, json.RejectUnknownMembers(true)); err != nil {
+		panic("latency: embedded GPU cards: " + err.Error())
+	}
+	list := make([]*GPU, 0, len(file.GPUs))
+	for _, name := range keys(file.GPUs) {
+		g := file.GPUs[name]
+		g.Name = name
+		if err := g.check("embedded"); err != nil {
+			panic("latency: " + err.Error())
+		}
+		list = append(list, g)
+	}
+	return list
+}()
+
+// Models returns the embedded model cards by name. The cards are shared: do not
+// change them.
+func Models() []*Model { return slices.Clone(models) }
+
+// GPUs returns the embedded GPU cards by name. The cards are shared: do not
+// change them.
+func GPUs() []*GPU { return slices.Clone(gpus) }
+
+// FindModel returns an embedded model card by its name or an alias. Case,
+// punctuation and an owner before a slash do not matter. The error suggests
+// names that are close.
+func FindModel(name string) (*Model, error) {
+	names := make([][]string, len(models))
+	for i, m := range models {
+		names[i] = append([]string{m.Name}, m.Aliases...)
+	}
+	i, err := find("model", name, names)
+	if err != nil {
+		return nil, err
+	}
+	return models[i], nil
+}
+
+// FindGPU returns an embedded GPU card as FindModel does a model card.
+func FindGPU(name string) (*GPU, error) {
+	names := make([][]string, len(gpus))
+	for i, g := range gpus {
+		names[i] = append([]string{g.Name}, g.Aliases...)
+	}
+	i, err := find("gpu", name, names)
+	if err != nil {
+		return nil, err
+	}
+	return gpus[i], nil
+}
+
+// find returns the index of the card that answers to name; the first of its
+// names is the card's own.
+func find(what, name string, names [][]string) (int, error) {
+	wanted := plain(name)
+	for i, list := range names {
+		for _, alias := range list {
+			if plain(alias) == wanted {
+				return i, nil
+			}
+		}
+	}
+	return 0, unknownName(what, name, names)
+}
+
+// plain reduces a name to its lower-case letters and digits, without an owner.
+func plain(name string) string {
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		}
+		return -1
+	}, name)
+}
+
+// unknownName builds the error for a name that no card answers to. Close is a
+// card with a name that differs in few letters, or contains the other.
+func unknownName(what, name string, names [][]string) error {
+	const most = 3
+	wanted := plain(name)
+	type near struct {
+		card     string
+		distance int
+	}
+	var found []near
+	var all []string
+	for _, list := range names {
+		all = append(all, list[0])
+		best := -1
+		for _, alias := range list {
+			a := plain(alias)
+			d := editDistance(wanted, a)
+			part := len(wanted) >= 3 && (strings.Contains(a, wanted) || strings.Contains(wanted, a))
+			if (part || d <= max(1, len(wanted)/4)) && (best < 0 || d < best) {
+				best = d
+			}
+		}
+		if best >= 0 {
+			found = append(found, near{list[0], best})
+		}
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("unknown %s %q: the embedded cards are %s", what, name, strings.Join(all, ", "))
+	}
+	slices.SortStableFunc(found, func(a, b near) int { return a.distance - b.distance })
+	var cards []string
+	for _, f := range found[:min(most, len(found))] {
+		cards = append(cards, f.card)
+	}
+	return fmt.Errorf("unknown %s %q: did you mean %s?", what, name, strings.Join(cards, " or "))
+}
+
+// editDistance is the number of insertions, deletions and replacements that
+// turn a into b (Levenshtein).
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
