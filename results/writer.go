@@ -1,0 +1,213 @@
+package results
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress/zstd"
+)
+
+// Names of the files of a run's folder.
+const (
+	SummaryFile  = "summary.json"
+	TurnsFile    = "turns.parquet"
+	SessionsFile = "sessions.parquet"
+	ReplicasFile = "replicas.parquet"
+	ScenarioFile = "scenario.yaml"
+)
+
+// Writer is a Sink that writes a run's folder: rows go to Parquet files as they come, and the summary is computed from
+// the same rows. The folder has a temporary name until Finish; Abort removes it. The bytes depend on the rows only.
+type Writer struct {
+	fs        FS
+	dir       string
+	stage     *stage // nil within a comparison, whose folder is renamed as a whole
+	info      Info
+	collector *Collector
+	turns     *table[turnColumns]
+	sessions  *table[sessionColumns]
+	samples   *table[sampleColumns]
+}
+
+// Create starts the folder of a run.
+func Create(dir string, info Info, opts Options) (*Writer, error) {
+	s, err := newStage(dir, opts)
+	if err != nil {
+		return nil, err
+	}
+	w, err := newWriter(s.fs, s.temp, info)
+	if err != nil {
+		s.abort()
+		return nil, fmt.Errorf("result folder %s: %w", s.target, err)
+	}
+	w.stage = s
+	return w, nil
+}
+
+func newWriter(fsys FS, dir string, info Info) (*Writer, error) {
+	w := &Writer{fs: fsys, dir: dir, info: info, collector: NewCollector(info)}
+	var err error
+	if w.turns, err = newTable[turnColumns](fsys, filepath.Join(dir, TurnsFile)); err != nil {
+		return nil, err
+	}
+	if w.sessions, err = newTable[sessionColumns](fsys, filepath.Join(dir, SessionsFile)); err != nil {
+		w.close()
+		return nil, err
+	}
+	if w.samples, err = newTable[sampleColumns](fsys, filepath.Join(dir, ReplicasFile)); err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// Turn writes an attempt.
+func (w *Writer) Turn(t *Turn) error {
+	row, err := w.turns.next()
+	if err != nil {
+		return err
+	}
+	row.set(w.info.Run, w.info.Arm, t)
+	return w.collector.Turn(t)
+}
+
+// Session writes a session.
+func (w *Writer) Session(s *Session) error {
+	row, err := w.sessions.next()
+	if err != nil {
+		return err
+	}
+	row.set(w.info.Run, w.info.Arm, s)
+	return w.collector.Session(s)
+}
+
+// Sample writes an interval of a replica.
+func (w *Writer) Sample(s *Sample) error {
+	row, err := w.samples.next()
+	if err != nil {
+		return err
+	}
+	row.set(w.info.Run, w.info.Arm, s)
+	return w.collector.Sample(s)
+}
+
+// Finish completes the folder, gives it its name and returns the summary. On error nothing is left behind.
+func (w *Writer) Finish(totals *Totals) (*Summary, error) {
+	summary := w.collector.Summary(totals)
+	err := w.complete(summary)
+	if err != nil {
+		w.Abort()
+		return nil, fmt.Errorf("writing results: %w", err)
+	}
+	if w.stage != nil {
+		if err := w.stage.commit(); err != nil {
+			return nil, err
+		}
+	}
+	return summary, nil
+}
+
+func (w *Writer) complete(summary *Summary) error {
+	if err := errors.Join(w.turns.finish(), w.sessions.finish(), w.samples.finish()); err != nil {
+		return err
+	}
+	if err := writeJSON(w.fs, filepath.Join(w.dir, SummaryFile), summary); err != nil {
+		return err
+	}
+	if err := writeFile(w.fs, filepath.Join(w.dir, ScenarioFile), w.info.Scenario); err != nil {
+		return err
+	}
+	return w.fs.SyncDir(w.dir)
+}
+
+// Abort removes the folder. It does nothing after Finish.
+func (w *Writer) Abort() {
+	w.close()
+	if w.stage != nil {
+		w.stage.abort()
+	}
+}
+
+func (w *Writer) close() {
+	w.turns.close()
+	w.sessions.close()
+	w.samples.close()
+}
+
+func writeJSON(fsys FS, path string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(fsys, path, append(data, '\n'))
+}
+
+const (
+	tableBatch    = 512     // rows handed to the Parquet writer at once
+	tableRowGroup = 1 << 17 // rows of a row group, which the Parquet writer keeps in memory
+)
+
+// table is one Parquet file being written.
+type table[T any] struct {
+	file   File
+	buffer *bufio.Writer
+	writer *parquet.GenericWriter[T]
+	rows   []T
+}
+
+func newTable[T any](fsys FS, path string) (*table[T], error) {
+	f, err := fsys.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	buffer := bufio.NewWriterSize(f, 1<<16)
+	return &table[T]{file: f, buffer: buffer, rows: make([]T, 0, tableBatch),
+		writer: parquet.NewGenericWriter[T](buffer,
+			parquet.Compression(&zstd.Codec{Level: zstd.SpeedDefault}),
+			parquet.CreatedBy("sluice", "1", "0"),
+			parquet.MaxRowsPerRowGroup(tableRowGroup))}, nil
+}
+
+// next returns a row to fill in; the batch before it is written when it is full.
+func (t *table[T]) next() (*T, error) {
+	if len(t.rows) == cap(t.rows) {
+		if err := t.flush(); err != nil {
+			return nil, err
+		}
+	}
+	t.rows = t.rows[:len(t.rows)+1]
+	return &t.rows[len(t.rows)-1], nil
+}
+
+func (t *table[T]) flush() error {
+	_, err := t.writer.Write(t.rows)
+	t.rows = t.rows[:0]
+	return err
+}
+
+func (t *table[T]) finish() error {
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if err := t.writer.Close(); err != nil {
+		return err
+	}
+	if err := t.buffer.Flush(); err != nil {
+		return err
+	}
+	err := errors.Join(t.file.Sync(), t.file.Close())
+	t.file = nil
+	return err
+}
+
+// close drops the file; the folder it is in is removed by the caller.
+func (t *table[T]) close() {
+	if t != nil && t.file != nil {
+		_ = t.file.Close()
+		t.file = nil
+	}
+}
