@@ -1,0 +1,302 @@
+package policies_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-sim/sluice/policies"
+	"github.com/sluice-sim/sluice/policies/admission"
+	"github.com/sluice-sim/sluice/policies/routing"
+	"github.com/sluice-sim/sluice/prefix"
+)
+
+// scripted is a gate whose verdicts a test gives.
+type scripted struct {
+	verdict  func(v *policies.View, t *policies.Turn, p *policies.Probes) policies.Verdict
+	observed []policies.Fact
+	wake     policies.Time
+	onFact   func(v *policies.View, f *policies.Fact)
+	late     bool
+}
+
+func (s *scripted) Observe(_ policies.Time, v *policies.View, f *policies.Fact) {
+	s.observed = append(s.observed, *f)
+	if f.Kind == policies.Woke {
+		s.wake = policies.Never
+	}
+	if s.onFact != nil {
+		s.onFact(v, f)
+	}
+}
+
+func (s *scripted) Admit(_ policies.Time, v *policies.View, t *policies.Turn, p *policies.Probes) policies.Verdict {
+	return s.verdict(v, t, p)
+}
+
+func (s *scripted) NextWake() policies.Time { return s.wake }
+func (s *scripted) NoticesLate() bool       { return s.late }
+
+func admitAll(*policies.View, *policies.Turn, *policies.Probes) policies.Verdict {
+	return policies.Verdict{Kind: policies.VerdictAdmit, Reason: policies.Open}
+}
+
+func holdAll(*policies.View, *policies.Turn, *policies.Probes) policies.Verdict {
+	return policies.Verdict{Kind: policies.VerdictHold, Reason: policies.NoSlot, Until: policies.Never}
+}
+
+func newController(replicas int, g policies.Gate) (*policies.Controller, *prefix.Tree) {
+	tree := &prefix.Tree{}
+	tree.Root()
+	r := routing.LeastRequests()
+	c := policies.NewController(policies.ControllerConfig{Tree: tree, Replicas: replicas, Gate: g, Router: r.NewRouter(policies.Env{}, nil)})
+	return c, tree
+}
+
+func none() policies.Gate { return admission.None().NewGate(policies.Env{}, nil) }
+
+func turn(attempt policies.AttemptID, thread policies.ThreadID) policies.Fact {
+	return policies.Fact{Kind: policies.TurnArrived, Turn: policies.Turn{
+		Attempt: attempt, Thread: thread, Session: policies.SessionID(thread), Number: 1, Prompt: prefix.Prefix{Tokens: 100},
+	}}
+}
+
+func up(r policies.ReplicaID) policies.Fact {
+	return policies.Fact{Kind: policies.ReplicaUp, Replica: r}
+}
+func down(r policies.ReplicaID) policies.Fact {
+	return policies.Fact{Kind: policies.ReplicaDown, Replica: r}
+}
+
+func about(k policies.FactKind, a policies.AttemptID) policies.Fact {
+	return policies.Fact{Kind: k, Attempt: a}
+}
+
+// step runs one Step and compares the commands with want, given as a list of lines.
+func step(t *testing.T, c *policies.Controller, now policies.Time, want []policies.Command, facts ...policies.Fact) {
+	t.Helper()
+	if d := cmp.Diff(want, c.Step(now, facts, nil)); d != "" {
+		t.Fatalf("at %d: commands differ (-want +got):\n%s", now, d)
+	}
+}
+
+func sent(a policies.AttemptID, r policies.ReplicaID, why policies.Reason) []policies.Command {
+	return []policies.Command{
+		{Kind: policies.Admit, Attempt: a, Replica: r, Reason: why},
+		{Kind: policies.Dispatch, Attempt: a, Replica: r, Reason: policies.LeastLoaded},
+	}
+}
+
+func held(a policies.AttemptID, why policies.Reason) policies.Command {
+	return policies.Command{Kind: policies.Hold, Attempt: a, Replica: policies.NoReplica, Reason: why}
+}
+
+func aborted(a policies.AttemptID) policies.Command {
+	return policies.Command{Kind: policies.Abort, Attempt: a, Replica: policies.NoReplica, Reason: policies.SupersededAttempt}
+}
+
+func join(lists ...[]policies.Command) []policies.Command {
+	var all []policies.Command
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
+
+func TestNoReplicaUpHoldsAndRetries(t *testing.T) {
+	c, _ := newController(2, none())
+	step(t, c, 1, []policies.Command{held(1, policies.NoReplicaUp), held(2, policies.NoReplicaUp)}, turn(2, 2), turn(1, 1))
+	step(t, c, 5, join(sent(1, 1, policies.Ungated), sent(2, 1, policies.Ungated)), up(1))
+	step(t, c, 6, nil, down(1), about(policies.Failed, 1), about(policies.Failed, 2))
+	if a := c.Audit(); a.Admitted != 2 || a.Failed != 2 || a.Live != 0 || a.Waiting != 0 {
+		t.Errorf("audit %+v", a)
+	}
+}
+
+func TestEachLeaseEndsOnce(t *testing.T) {
+	c, _ := newController(1, none())
+	step(t, c, 1, sent(1, 0, policies.Ungated), up(0), turn(1, 1))
+	step(t, c, 2, nil, turn(1, 1), about(policies.FirstToken, 1), about(policies.FirstToken, 1), about(policies.ClientGone, 1), about(policies.ClientGone, 1))
+	if got := c.View().DecodeTokens(0); got != 101 {
+		t.Errorf("decode tokens %d, want 101", got)
+	}
+	step(t, c, 3, nil, about(policies.Failed, 1), about(policies.Finished, 1), about(policies.Failed, 7), turn(1, 1))
+	want := policies.Audit{Admitted: 1, Cancelled: 1, Ignored: 6}
+	if d := cmp.Diff(want, c.Audit()); d != "" {
+		t.Errorf("audit (-want +got):\n%s", d)
+	}
+	v := c.View()
+	if v.InFlight(0) != 0 || v.QueuedTokens(0) != 0 || v.QueuedMoment(0) != 0 || v.DecodeTokens(0) != 0 || v.Running(1) != 0 {
+		t.Error("the ledger kept something of an ended lease")
+	}
+}
+
+func TestSupersededAtOnce(t *testing.T) {
+	g := &scripted{verdict: holdAll, wake: policies.Never}
+	c, _ := newController(1, g)
+	step(t, c, 1, []policies.Command{held(1, policies.NoSlot)}, up(0), turn(1, 1))
+	step(t, c, 2, []policies.Command{aborted(1), held(2, policies.NoSlot)}, about(policies.AttemptSuperseded, 1), turn(2, 1))
+	step(t, c, 3, []policies.Command{aborted(2), held(3, policies.NoSlot)}, turn(3, 1))
+	step(t, c, 4, []policies.Command{aborted(3), aborted(4), held(5, policies.NoSlot)}, turn(5, 1), turn(4, 1))
+	step(t, c, 5, nil, about(policies.ClientGone, 5))
+	if a := c.Audit(); a.Superseded != 4 || a.Waiting != 0 || a.Ignored != 0 {
+		t.Errorf("audit %+v", a)
+	}
+	told := 0
+	for _, f := range g.observed {
+		if f.Kind == policies.AttemptSuperseded && f.Thread == 1 {
+			told++
+		}
+	}
+	if told != 4 {
+		t.Errorf("the gate saw %d superseded attempts, want 4", told)
+	}
+}
+
+func TestRunningAttemptIsLeftAlone(t *testing.T) {
+	c, _ := newController(1, none())
+	step(t, c, 1, sent(1, 0, policies.Ungated), up(0), turn(1, 1))
+	step(t, c, 2, sent(2, 0, policies.Ungated), about(policies.AttemptSuperseded, 1), turn(2, 1))
+	if a := c.Audit(); a.Live != 2 || a.Superseded != 0 {
+		t.Errorf("audit %+v", a)
+	}
+}
+
+func TestSupersededNoticesLate(t *testing.T) {
+	g := &scripted{wake: policies.Never, late: true, verdict: func(*policies.View, *policies.Turn, *policies.Probes) policies.Verdict {
+		return policies.Verdict{Kind: policies.VerdictHold, Reason: policies.UnderPressure, Until: 50}
+	}}
+	c, _ := newController(1, g)
+	step(t, c, 1, []policies.Command{held(1, policies.UnderPressure)}, up(0), turn(1, 1))
+	step(t, c, 2, []policies.Command{held(2, policies.BehindWaiter)}, about(policies.AttemptSuperseded, 1), turn(2, 1))
+	step(t, c, 3, []policies.Command{held(3, policies.BehindWaiter)}, turn(3, 1))
+	if got := c.NextWake(); got != 50 {
+		t.Errorf("next wake %d, want 50", got)
+	}
+	g.verdict = admitAll
+	step(t, c, 50, join([]policies.Command{aborted(1), aborted(2)}, sent(3, 0, policies.Open)))
+}
+
+func TestWakesInOrderOfArrival(t *testing.T) {
+	g := &scripted{verdict: holdAll, wake: policies.Never}
+	c, _ := newController(1, g)
+	facts := []policies.Fact{up(0)}
+	for a := range policies.AttemptID(20) {
+		facts = append(facts, turn(20-a, policies.ThreadID(a)))
+	}
+	c.Step(1, facts, nil)
+	g.verdict = admitAll
+	g.onFact = func(v *policies.View, f *policies.Fact) { v.Wake(0, 3) }
+	step(t, c, 2, join(sent(2, 0, policies.Open), sent(3, 0, policies.Open), sent(4, 0, policies.Open)), about(policies.ClientGone, 1))
+	if a, ok := c.View().FirstWaiter(0); !ok || a != 5 {
+		t.Errorf("first waiter %d %v, want 5", a, ok)
+	}
+}
+
+func TestGateThatWakesWhatItHoldsLetsTimeGoOn(t *testing.T) {
+	g := &scripted{wake: policies.Never}
+	asked := 0
+	g.verdict = func(v *policies.View, _ *policies.Turn, _ *policies.Probes) policies.Verdict {
+		asked++
+		v.Wake(0, -1)
+		return policies.Verdict{Kind: policies.VerdictHold, Reason: policies.NoSlot, Until: -5}
+	}
+	c, _ := newController(1, g)
+	c.Step(1, []policies.Fact{up(0), turn(1, 1), turn(2, 2)}, nil)
+	for range 100 {
+		c.Step(1, nil, nil)
+	}
+	if asked > 100 || c.NextWake() != 2 {
+		t.Errorf("asked %d times at one moment, next wake %d", asked, c.NextWake())
+	}
+}
+
+func TestOverdueGateIsWokenWithoutAFact(t *testing.T) {
+	g := &scripted{verdict: admitAll, wake: 10}
+	c, _ := newController(1, g)
+	c.Step(9, nil, nil)
+	if c.NextWake() != 10 || len(g.observed) != 0 {
+		t.Fatalf("next wake %d, %d facts", c.NextWake(), len(g.observed))
+	}
+	c.Step(12, nil, nil)
+	if len(g.observed) != 1 || g.observed[0].Kind != policies.Woke || c.NextWake() != policies.Never {
+		t.Errorf("facts %v, next wake %d", g.observed, c.NextWake())
+	}
+}
+
+// probeFirst asks all replicas for usage, then replica 0 for the prefix, then admits.
+func probeFirst(_ *policies.View, _ *policies.Turn, p *policies.Probes) policies.Verdict {
+	switch {
+	case !p.HasUsage:
+		return policies.Verdict{Kind: policies.VerdictProbeUsage, Replica: policies.AllReplicas}
+	case !p.HasPrefix:
+		return policies.Verdict{Kind: policies.VerdictProbePrefix, Replica: 0}
+	}
+	return policies.Verdict{Kind: policies.VerdictAdmit, Reason: policies.Open}
+}
+
+func TestProbes(t *testing.T) {
+	var seen policies.Probes
+	g := &scripted{wake: policies.Never, verdict: func(v *policies.View, u *policies.Turn, p *policies.Probes) policies.Verdict {
+		seen = *p
+		return probeFirst(v, u, p)
+	}}
+	c, _ := newController(3, g)
+	ask := func(k policies.CommandKind, r policies.ReplicaID) policies.Command {
+		return policies.Command{Kind: k, Attempt: 1, Replica: r}
+	}
+	usage := func(r policies.ReplicaID, u float64) policies.Fact {
+		return policies.Fact{Kind: policies.UsageProbed, Attempt: 1, Replica: r, Usage: u}
+	}
+	step(t, c, 1, []policies.Command{ask(policies.ProbeUsage, 0), ask(policies.ProbeUsage, 1), ask(policies.ProbeUsage, 2)}, up(0), up(1), up(2), turn(1, 1))
+	step(t, c, 2, nil, usage(0, .25), usage(0, .99), usage(7, 1))
+	step(t, c, 3, nil, down(2))
+	step(t, c, 4, []policies.Command{ask(policies.ProbePrefix, 0)}, usage(1, .75))
+	if !seen.UsageOK || seen.UsageMean != .5 || seen.UsageMax != .75 {
+		t.Errorf("probes %+v", seen)
+	}
+	step(t, c, 5, sent(1, 0, policies.Open), policies.Fact{Kind: policies.PrefixProbed, Attempt: 1, HitTokens: 64, PromptTokens: 100})
+	if !seen.PrefixOK || seen.HitTokens != 64 {
+		t.Errorf("probes %+v", seen)
+	}
+	if got := c.Audit().Ignored; got != 2 {
+		t.Errorf("%d facts ignored, want 2", got)
+	}
+}
+
+func TestProbeOfNobodyIsAnsweredAtOnce(t *testing.T) {
+	asked := 0
+	g := &scripted{wake: policies.Never, verdict: func(_ *policies.View, _ *policies.Turn, p *policies.Probes) policies.Verdict {
+		asked++
+		return policies.Verdict{Kind: policies.VerdictProbePrefix, Replica: policies.NoReplica}
+	}}
+	c, _ := newController(1, g)
+	step(t, c, 1, sent(1, 0, policies.ProbeUnavailable), up(0), turn(1, 1))
+	if asked != 2 {
+		t.Errorf("asked %d times, want 2", asked)
+	}
+}
+
+func TestHoldIsSentOnceForEachReason(t *testing.T) {
+	why := policies.NoSlot
+	g := &scripted{wake: policies.Never}
+	g.verdict = func(*policies.View, *policies.Turn, *policies.Probes) policies.Verdict {
+		return policies.Verdict{Kind: policies.VerdictHold, Reason: why, Until: 0}
+	}
+	c, _ := newController(1, g)
+	step(t, c, 1, []policies.Command{held(1, policies.NoSlot)}, up(0), turn(1, 1))
+	step(t, c, 2, nil)
+	why = policies.UnderPressure
+	step(t, c, 3, []policies.Command{held(1, policies.UnderPressure)})
+}
+
+func TestReject(t *testing.T) {
+	g := &scripted{wake: policies.Never, verdict: func(*policies.View, *policies.Turn, *policies.Probes) policies.Verdict {
+		return policies.Verdict{Kind: policies.VerdictReject, Reason: policies.NoSlot, RetryAfter: 7}
+	}}
+	c, _ := newController(1, g)
+	step(t, c, 1, []policies.Command{{Kind: policies.Reject, Attempt: 1, Replica: policies.NoReplica, Reason: policies.NoSlot, RetryAfter: 7}}, up(0), turn(1, 1))
+	if a := c.Audit(); a.Rejected != 1 || a.Waiting != 0 {
+		t.Errorf("audit %+v", a)
+	}
+}
