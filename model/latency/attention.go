@@ -85,7 +85,7 @@ func (a *attention) layer(b *Batch, context, window int64) float64 {
 		tokens += c
 		if window > 0 {
 			twicePairs += 2 * c * window
-			longest = window
+			longest = max(longest, min(past+c, window))
 			continue
 		}
 		twicePairs += c * (2*past + c + 1)
@@ -109,7 +109,7 @@ func (a *attention) oneKernel(prefill []Chunk, context, window int64) float64 {
 		tokens += c
 		if window > 0 {
 			twicePairs += 2 * rows * window
-			longest = window
+			longest = max(longest, min(past+rows, window))
 			continue
 		}
 		twicePairs += rows * (2*past + c)

@@ -228,6 +228,27 @@ func TestDecodeIsAffine(t *testing.T) {
 	})
 }
 
+// A chunk shorter than the window, by hand: the reference vectors have none.
+// H200, gpt-oss-120b on one GPU: 64 heads of 64, 8 KV heads, half of 36 layers
+// with a window of 128; 20 tokens after 30.
+func TestWindowedChunk(t *testing.T) {
+	l := newLaw(t, "gpt-oss-120b", "h200", Setup{MoEDType: "mxfp4"})
+	const t0, flops, serial, io = 1.23e-05, 6.702e14, 8.868e-09, 1.431e12
+	norm := func(a, b float64) float64 { return math.Pow(math.Pow(a, 4)+math.Pow(b, 4), 0.25) }
+	layer := func(pairs, longest float64) float64 {
+		return t0 + norm(4*64*64*pairs/flops, serial*longest) + 4*20*64*(64+8)/io
+	}
+	want := 18*layer(20*30+20*21/2, 50) + 18*layer(20*128, 50)
+	if got := l.Parts(&Batch{Prefill: []Chunk{{20, 30}}, Sampled: 1}).Attention; math.Abs(got-want) > 1e-12*want {
+		t.Errorf("attention %v s, want %v", got, want)
+	}
+	// Beyond the window its layers stop growing.
+	want = 18*layer(20*5000+20*21/2, 5020) + 18*layer(20*128, 128)
+	if got := l.Parts(&Batch{Prefill: []Chunk{{20, 5000}}, Sampled: 1}).Attention; math.Abs(got-want) > 1e-12*want {
+		t.Errorf("attention %v s, want %v", got, want)
+	}
+}
+
 // Walking k steps and jumping over them give the same integer.
 func TestClosedFormEqualsWalking(t *testing.T) {
 	for _, c := range []struct{ model, gpu string }{{"qwen3-30b-a3b", "h100"}, {"gpt-oss-120b", "h200"}} {
