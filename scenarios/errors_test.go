@@ -80,7 +80,7 @@ arrivals: {process: poisson, rate_per_s: 1}
 // TestEveryMisspeltKeyIsUnderstood swaps two letters of every key and expects the right one to be suggested.
 func TestEveryMisspeltKeyIsUnderstood(t *testing.T) {
 	n := 0
-	for _, path := range allLeaves() {
+	for _, path := range allPaths().leaves {
 		name := path[strings.LastIndexByte(path, '.')+1:]
 		if len(name) < 5 || name[1] == name[2] {
 			continue

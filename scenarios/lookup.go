@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // pathKind is what a path names.
@@ -15,24 +16,33 @@ const (
 	isLeaf
 )
 
-// lookup says what a path names in any scenario, whatever its choices are.
-func lookup(path string) pathKind {
+// paths is every path of every scenario, whatever its choices are: leaves in the order of the declaration.
+type paths struct {
+	kind   map[string]pathKind
+	leaves []string
+}
+
+var allPaths = sync.OnceValue(func() paths {
+	p := paths{kind: map[string]pathKind{}}
 	for i := range declaration {
 		d := &declaration[i]
-		if d.path == path && path != "" || slices.Contains(parents(d.path), path) {
-			return isSection
+		leaves := d.leaves()
+		p.leaves = append(p.leaves, leaves...)
+		if d.path != "" {
+			p.kind[d.path] = isSection
 		}
-		for _, p := range d.leaves() {
-			if p == path {
-				return isLeaf
-			}
-			if slices.Contains(parents(p), path) {
-				return isSection
+		for _, leaf := range leaves {
+			p.kind[leaf] = isLeaf
+			for _, above := range parents(leaf) {
+				p.kind[above] = isSection
 			}
 		}
 	}
-	return notKnown
-}
+	return p
+})
+
+// lookup says what a path names in any scenario.
+func lookup(path string) pathKind { return allPaths().kind[path] }
 
 // leaves is the paths of all keys that a section can have.
 func (d *section) leaves() []string {
@@ -54,19 +64,10 @@ func (d *section) leaves() []string {
 	return out
 }
 
-// allLeaves is the path of every key of every scenario.
-func allLeaves() []string {
-	var out []string
-	for i := range declaration {
-		out = append(out, declaration[i].leaves()...)
-	}
-	return out
-}
-
 // children is the names directly below a section, in order.
 func children(path string) []string {
 	var out []string
-	for _, p := range allLeaves() {
+	for _, p := range allPaths().leaves {
 		rest := p
 		if path != "" {
 			if !strings.HasPrefix(p, path+".") {
@@ -99,12 +100,12 @@ func unknownKey(path string) string {
 		parent, name = path[:i], path[i+1:]
 	}
 	if lookup(parent) != isSection && parent != "" {
-		return "unknown key" + didYouMean(path, allLeaves())
+		return "unknown key" + didYouMean(path, allPaths().leaves)
 	}
 	if n := Nearest(name, children(parent)); n != "" {
 		return "unknown key; did you mean " + join(parent, n) + "?"
 	}
-	for _, p := range allLeaves() {
+	for _, p := range allPaths().leaves {
 		if strings.HasSuffix(p, "."+name) {
 			return "unknown key here; " + name + " belongs in " + strings.TrimSuffix(p, "."+name)
 		}
