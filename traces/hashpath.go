@@ -5,17 +5,10 @@ import "fmt"
 // hashNodes numbers the hash ids of one namespace 0, 1, ... by first use and checks that they are what both sources
 // promise, chained prefix hashes: an id always follows the same id. A node then stands for a whole prefix.
 type hashNodes struct {
-	dense  []int32         // id to node+1, for ids below cap(dense)
-	sparse map[int64]int32 // the other ids
+	dense  []int32         // id to node+1, 0 for none; ids are mostly small
+	sparse map[int64]int32 // id to node, of ids that were far beyond the number of nodes when they came
 	ids    []int64         // id of each node
 	parent []int32         // node before, -1 for a first block
-	limit  int64           // ids from here on go to sparse
-}
-
-// newHashNodes expects about n ids in all. Ids are usually small and dense, so that a slice serves; any other id still
-// works, through a map.
-func newHashNodes(n int) *hashNodes {
-	return &hashNodes{limit: 4*int64(n) + 1024}
 }
 
 // path appends the nodes of a prompt's ids to dst.
@@ -40,7 +33,7 @@ func (h *hashNodes) path(ids []int64, dst []int32) ([]int32, error) {
 }
 
 func (h *hashNodes) lookup(id int64) int32 {
-	if id < int64(len(h.dense)) {
+	if id < int64(len(h.dense)) && h.dense[id] > 0 {
 		return h.dense[id] - 1
 	}
 	if n, ok := h.sparse[id]; ok {
@@ -53,9 +46,9 @@ func (h *hashNodes) add(id int64, parent int32) int32 {
 	n := int32(len(h.parent))
 	h.parent = append(h.parent, parent)
 	h.ids = append(h.ids, id)
-	if id < h.limit {
-		for int64(len(h.dense)) <= id {
-			h.dense = append(h.dense, 0)
+	if id < 4*int64(n)+1024 {
+		if missing := id + 1 - int64(len(h.dense)); missing > 0 {
+			h.dense = append(h.dense, make([]int32, missing)...)
 		}
 		h.dense[id] = n + 1
 		return n

@@ -11,53 +11,67 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// jsonSeconds is a JSON number of seconds, held exactly as integer nanoseconds; digits below a nanosecond are cut.
-type jsonSeconds int64
+// jsonSeconds is a JSON number of seconds and jsonMillis one of milliseconds, both held as integer nanoseconds.
+type (
+	jsonSeconds int64
+	jsonMillis  int64
+)
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.
 func (ns *jsonSeconds) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	v, err := d.ReadValue()
-	if err != nil {
-		return err
-	}
-	if v.Kind() != '0' {
-		return &InputError{Key: jsonKey(d.StackPointer()), Found: shorten(string(v)), Expected: "a number of seconds"}
-	}
-	n, err := parseSeconds(string(v))
-	if err != nil {
-		return &InputError{Key: jsonKey(d.StackPointer()), Found: shorten(string(v)), Expected: err.Error()}
-	}
+	n, err := decodeTime(d, "seconds", 1e9, 1e8)
 	*ns = jsonSeconds(n)
-	return nil
+	return err
 }
 
-// parseSeconds turns a decimal number of seconds into nanoseconds without passing through a float. Exponents are
-// accepted through a float, since only programs that print very large or small numbers write them.
-func parseSeconds(s string) (int64, error) {
-	errRange := errors.New("seconds between -1e8 and 1e8")
+// UnmarshalJSONFrom implements json.UnmarshalerFrom.
+func (ns *jsonMillis) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	n, err := decodeTime(d, "milliseconds", 1e6, 4e12)
+	*ns = jsonMillis(n)
+	return err
+}
+
+// decodeTime reads a number of units of unitNS nanoseconds, at most limit of them.
+func decodeTime(d *jsontext.Decoder, unit string, unitNS, limit int64) (int64, error) {
+	v, err := d.ReadValue()
+	if err != nil {
+		return 0, err
+	}
+	if v.Kind() == '0' {
+		if n, ok := parseTime(string(v), unitNS, limit); ok {
+			return n, nil
+		}
+	}
+	return 0, &InputError{Key: jsonKey(d.StackPointer()), Found: shorten(string(v)),
+		Expected: fmt.Sprintf("a number of %s of at most %d", unit, limit)}
+}
+
+// parseTime turns a decimal JSON number into nanoseconds without passing through a float; digits below a nanosecond are
+// cut. Only numbers with an exponent, which programs write for very large or small values, pass through one.
+func parseTime(s string, unitNS, limit int64) (ns int64, ok bool) {
 	if strings.ContainsAny(s, "eE") {
 		f, err := strconv.ParseFloat(s, 64)
-		if err != nil || f > 1e8 || f < -1e8 {
-			return 0, errRange
+		if err != nil || f > float64(limit) || f < -float64(limit) {
+			return 0, false
 		}
-		return int64(f * 1e9), nil
+		return int64(f * float64(unitNS)), true
 	}
 	digits, negative := strings.CutPrefix(s, "-")
 	whole, frac, _ := strings.Cut(digits, ".")
 	w, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil || w >= 1e8 {
-		return 0, errRange
+	if err != nil || w > limit {
+		return 0, false
 	}
-	n := w * 1e9
-	scale := int64(1e8)
-	for i := 0; i < len(frac); i++ {
-		n += int64(frac[i]-'0') * scale // digits below a nanosecond add nothing
+	ns = w * unitNS
+	scale := unitNS
+	for i := 0; i < len(frac) && scale > 1; i++ {
 		scale /= 10
+		ns += int64(frac[i]-'0') * scale
 	}
 	if negative {
-		n = -n
+		ns = -ns
 	}
-	return n, nil
+	return ns, true
 }
 
 // hashIDs is a JSON array of whole numbers, scanned by hand: nearly all bytes of a hashed trace are such arrays.

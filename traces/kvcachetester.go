@@ -20,7 +20,7 @@ const (
 	noteThreadMedian = "missing api_time, median of the thread used for the tool gap"
 	noteFileMedian   = "missing api_time, median of the file used for the tool gap"
 	noteTraceMedian  = "missing api_time, median of the trace used for the tool gap"
-	noteNoService    = "no service times in the trace, next turn waits for dispatch plus recorded distance"
+	noteNoService    = "no service times in the trace, turn waits for dispatch plus recorded distance and for completion"
 	noteBackward     = "call out of time order, sorted"
 	noteOrphan       = "subagent without a spawning call, starts with the session"
 	noteModelSwitch  = "model switch within a thread, content starts anew"

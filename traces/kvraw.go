@@ -68,8 +68,7 @@ type kvEntryJSON struct {
 	Think   *jsonSeconds `json:"think_time"`
 	TTFT    *jsonSeconds `json:"ttft"`
 
-	DurationMS *jsonSeconds  `json:"duration_ms"` // read as a decimal and divided by 1000
-	Status     string        `json:"status"`
+	DurationMS *jsonMillis   `json:"duration_ms"`
 	Tool       *int64        `json:"tool_tokens"`
 	System     *int64        `json:"system_tokens"`
 	Requests   []kvEntryJSON `json:"requests"`
@@ -200,7 +199,7 @@ func parseKV(b []byte, limits Limits) (*kvFile, error) {
 		return nil, err
 	}
 	f.threads[0].tool, f.threads[0].sys = f.tool, f.sys
-	p := kvParser{file: f, limits: limits, hashes: newHashNodes(countIDs(doc.Requests))}
+	p := kvParser{file: f, limits: limits, hashes: &hashNodes{}}
 	for i := range doc.Requests {
 		if err := p.entry(&doc.Requests[i], fmt.Sprintf("requests[%d]", i)); err != nil {
 			return nil, err
@@ -226,17 +225,6 @@ func sortCalls(calls []kvCall) int64 {
 	}
 	if n > 0 {
 		slices.SortStableFunc(calls, func(a, b kvCall) int { return cmp.Compare(a.startNS, b.startNS) })
-	}
-	return n
-}
-
-func countIDs(entries []kvEntryJSON) int {
-	n := 0
-	for i := range entries {
-		if entries[i].HashIDs != nil {
-			n += len(*entries[i].HashIDs)
-		}
-		n += countIDs(entries[i].Requests)
 	}
 	return n
 }
@@ -280,9 +268,9 @@ func (p *kvParser) entry(e *kvEntryJSON, where string) error {
 	}
 	th := kvThread{startNS: int64(*e.T), endNS: int64(*e.T), async: true}
 	if e.DurationMS != nil { // then t is the end, not the start
-		ns := int64(*e.DurationMS) / 1000
-		if ns < 0 {
-			return &InputError{Key: where + ".duration_ms", Found: fmt.Sprint(int64(*e.DurationMS) / 1e9), Expected: "a time of at least 0 ms"}
+		ns := int64(*e.DurationMS)
+		if ns < 0 || ns > 1e17 {
+			return &InputError{Key: where + ".duration_ms", Found: seconds(ns), Expected: "a time between 0 and 1e8 s"}
 		}
 		th.startNS, th.async = th.endNS-ns, false
 	}

@@ -1,0 +1,30 @@
+package traces
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// sharedTraces finds the optional trace data beside the repository, or skips the test.
+func sharedTraces(t testing.TB, path string) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+		if dir == filepath.Dir(dir) {
+			t.Skip("no go.mod above the test")
+		}
+		dir = filepath.Dir(dir)
+	}
+	full := filepath.Join(dir, "..", "shared", "traces", filepath.FromSlash(path))
+	if _, err := os.Stat(full); err != nil {
+		t.Skip("the trace data is not here: " + err.Error())
+	}
+	return full
+}
