@@ -48,6 +48,8 @@ type lognormal struct{ median, sigma float64 }
 
 func (l lognormal) at(u float64) float64 { return exact.LogNormal(l.median, l.sigma, u) }
 
+func (l lognormal) mean() float64 { return l.median * exact.Exp(float64(l.sigma*l.sigma)/2) }
+
 // component is one log-normal of a mixture.
 type component struct {
 	weight float64 // weights of a mixture add up to 1
@@ -132,24 +134,24 @@ type pool struct {
 	prefixes   []prefix.Prefix
 }
 
-// newPool adds n root streams to the tree. Sizes are quantiles of the law taken in golden-ratio order, not draws: the
-// most popular prompt has the median size and the popular ones cover the law evenly, so that a workload's mean prompt
-// does not hang on the luck of a few draws that all sessions share. No size exceeds limit; a median of 0 means that
-// there are no shared prompts.
+// newPool adds n root streams to the tree. Sizes are not draws: the most popular prompt has the law's mean, the others
+// are quantiles in golden-ratio order, so that popular ones cover the law evenly and a workload's mean prompt does not
+// hang on the luck of a few draws that all sessions share. No size exceeds limit; a median of 0 means that there are
+// no shared prompts.
 func newPool(tree *prefix.Tree, n int32, s float64, size lognormal, limit int32) pool {
 	const golden = 0.6180339887498949
-	p := pool{popularity: zipf(n, s)}
+	p := pool{popularity: zipf(n, s), prefixes: make([]prefix.Prefix, n)}
+	tokens := size.mean()
 	u := 0.5
-	for range n {
-		if size.median == 0 {
-			p.prefixes = append(p.prefixes, prefix.Prefix{Stream: prefix.None})
-			continue
+	for i := range p.prefixes {
+		p.prefixes[i] = prefix.Prefix{Stream: prefix.None}
+		if size.median > 0 {
+			p.prefixes[i] = prefix.Prefix{Stream: tree.Root(), Tokens: clampTokens(tokens, 1, limit)}
 		}
-		tokens := clampTokens(size.at(u), 1, limit)
-		p.prefixes = append(p.prefixes, prefix.Prefix{Stream: tree.Root(), Tokens: tokens})
 		if u += golden; u >= 1 {
 			u--
 		}
+		tokens = size.at(u)
 	}
 	return p
 }

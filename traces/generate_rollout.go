@@ -48,7 +48,7 @@ func generateRollout(g *generation) error {
 
 // unitMean is a log-normal effect of mean 1: it spreads a quantity and leaves its mean alone.
 func unitMean(sigma, u float64) float64 {
-	return exact.LogNormal(exact.Exp(-sigma*sigma/2), sigma, u)
+	return exact.LogNormal(1, sigma, u) / lognormal{1, sigma}.mean()
 }
 
 // rollout is one sample's session of at most that many turns.

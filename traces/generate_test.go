@@ -1,6 +1,8 @@
 package traces
 
 import (
+	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -50,6 +52,29 @@ func TestGenerateIsDeterministic(t *testing.T) {
 		c := mustGenerate(t, p.Name, 8, small[p.Name])
 		if p.Name != "steady" && sameTrace(a, c) {
 			t.Errorf("%s: another seed gives the same sessions", p.Name)
+		}
+	}
+}
+
+// The same trace on every machine and in every version: digests of content, lengths, times and dependencies. A change
+// here changes every result that was made from the preset and belongs into the notes of a release.
+func TestGenerateGolden(t *testing.T) {
+	golden := map[string]string{
+		"bailian-agentic": "e6ba228cd9991418",
+		"claude-code":     "aeaadaf0e857335e",
+		"swe-rollout":     "d4d545d38be0cf80",
+		"bench":           "ffbabb1dcc56e509",
+		"steady":          "af3a2e4818800816",
+	}
+	for _, p := range Presets() {
+		tr := mustGenerate(t, p.Name, 42, small[p.Name])
+		h := fnv.New64a()
+		fmt.Fprintln(h, streams(tr))
+		for _, s := range tr.Sessions {
+			fmt.Fprintln(h, s)
+		}
+		if got := fmt.Sprintf("%016x", h.Sum64()); got != golden[p.Name] {
+			t.Errorf("%s: digest %s, want %s", p.Name, got, golden[p.Name])
 		}
 	}
 }
