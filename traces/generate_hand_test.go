@@ -155,3 +155,82 @@ func nextOfRoot(s *Session, k int32) *Turn {
 	}
 	return nil
 }
+
+// What two successive prompts of a thread share: all of the earlier one with its output while the context grows, the
+// prompt alone when thinking is stripped, the system prompt when it was compacted.
+func TestSharedWithThePreviousTurn(t *testing.T) {
+	for _, strip := range []float64{0, .4} {
+		tr := mustGenerate(t, "bailian-agentic", 6, Params{"sessions": Num(300), "single_turn_share": Num(0),
+			"context_limit": Num(65_536), "fork_share": Num(0), "thinking_strip": Num(strip)})
+		grown, stripped, compacted := 0, 0, 0
+		for i := range tr.Sessions {
+			s := &tr.Sessions[i]
+			root := tr.Tree.Stream(s.Turns[0].Prompt.Stream)
+			for k := 1; k < len(s.Turns); k++ {
+				before, now := s.Turns[k-1], s.Turns[k].Prompt
+				said := before.Prompt
+				said.Tokens += before.OutputTokens
+				n := tr.Tree.Common(said, now)
+				switch {
+				case n == said.Tokens && now.Tokens > n:
+					grown++
+				case n == root.ForkAt:
+					compacted++
+				case n == before.Prompt.Tokens && strip > 0:
+					stripped++
+				default:
+					t.Fatalf("turn %d of session %d shares %d of %d+%d tokens", k+1, i, n, before.Prompt.Tokens, before.OutputTokens)
+				}
+			}
+		}
+		if grown == 0 || compacted == 0 || (strip > 0) != (stripped > 0) {
+			t.Errorf("strip %v: %d grown, %d stripped, %d compacted", strip, grown, stripped, compacted)
+		}
+	}
+}
+
+// A forked session begins with the whole prompt of a turn of an earlier session, the window apart at most.
+func TestForkedSessions(t *testing.T) {
+	const window = 5
+	tr := mustGenerate(t, "bailian-agentic", 6, Params{"sessions": Num(200), "fork_share": Num(1), "fork_window": Num(window),
+		"context_limit": Num(2_000_000)})
+	for i := 1; i < len(tr.Sessions); i++ {
+		first := tr.Sessions[i].Turns[0].Prompt
+		found := false
+		for j := max(0, i-window); j < i; j++ {
+			for _, u := range tr.Sessions[j].Turns {
+				found = found || tr.Tree.Stream(first.Stream).ForkAt == u.Prompt.Tokens && tr.Tree.Common(first, u.Prompt) == u.Prompt.Tokens
+			}
+		}
+		if !found {
+			t.Errorf("session %d begins with no prompt of the %d sessions before it", i, window)
+		}
+	}
+}
+
+// An edited history keeps the length and loses either little or most of the previous prompt.
+func TestRewrittenHistory(t *testing.T) {
+	tr := mustGenerate(t, "claude-code", 6, Params{"sessions": Num(60), "rewrite_share": Num(1), "context_limit": Num(2_000_000),
+		"turn_cap": Num(60), "subagents": Num(0)})
+	little, most := 0.0, 0.0
+	for i := range tr.Sessions {
+		s := &tr.Sessions[i]
+		for k := 1; k < len(s.Turns); k++ {
+			before, now := s.Turns[k-1].Prompt, s.Turns[k].Prompt
+			lost := 1 - float64(tr.Tree.Common(before, now))/float64(before.Tokens)
+			switch {
+			case now.Tokens <= before.Tokens+s.Turns[k-1].OutputTokens:
+				t.Fatalf("an edited prompt is shorter: %d after %d", now.Tokens, before.Tokens)
+			case lost >= 0 && lost < .0502:
+				little++
+			case lost > .5998 && lost < .9702:
+				most++
+			default:
+				t.Fatalf("an edit loses %.3f of the previous prompt", lost)
+			}
+		}
+	}
+	if share := little / (little + most); share < .14 || share > .21 {
+		t.Errorf("%.3f of the edits lose little, want 0.175", share)
+	}
+}
