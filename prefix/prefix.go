@@ -120,3 +120,8 @@ func (t *Tree) Segments(p Prefix, blockTokens int32, dst []Segment) []Segment {
 	}
 	return dst
 }
+
+// Clone returns a copy of the tree that grows apart from it.
+func (t *Tree) Clone() *Tree {
+	return &Tree{streams: append(make([]Stream, 0, len(t.streams)+64), t.streams...)}
+}

@@ -162,6 +162,9 @@ func New(cfg Config, pool kv.Pool) *Engine {
 	return e
 }
 
+// Config is the engine's configuration.
+func (e *Engine) Config() *Config { return &e.cfg }
+
 // Pool is the engine's block pool.
 func (e *Engine) Pool() kv.Pool { return e.pool }
 

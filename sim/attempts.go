@@ -1,0 +1,325 @@
+package sim
+
+import (
+	"github.com/sluice-sim/sluice/model/engine"
+	"github.com/sluice-sim/sluice/policies"
+	"github.com/sluice-sim/sluice/prefix"
+	"github.com/sluice-sim/sluice/results"
+	"github.com/sluice-sim/sluice/traces"
+)
+
+// stage is how far an attempt has come.
+type stage uint8
+
+const (
+	vacant   stage = iota
+	atGate         // waits for a verdict
+	sent           // dispatched, not taken in by the engine
+	inEngine       // waits or runs there
+	answered       // finished there; the client sees it after the API's own time
+)
+
+// attemptBits of an AttemptID hold the attempt's place in the slab, the rest counts attempts.
+const attemptBits = 20
+
+// attempt is one live attempt of a turn.
+type attempt struct {
+	id           policies.AttemptID
+	generation   uint32 // of the slot; tells stale timers apart
+	turn         int32
+	stage        stage
+	gone         bool // the client no longer waits for it
+	aborting     bool // the engine has been told to abort it
+	outputTokens int32
+	prompt       prefix.Prefix
+	path         []prefix.Segment
+	slot         engine.Slot
+	lastToken    int64
+	reached      int32 // prompt tokens computed or found at some time
+	before       int32 // prompt tokens that former attempts had computed
+	waste        [results.NumCauses]int32
+	row          results.Turn
+}
+
+func (r *run) attemptOf(id policies.AttemptID) int32 { return int32(id & (1<<attemptBits - 1)) }
+
+// arrive sends a turn's next attempt to the gate.
+func (r *run) arrive(turn int32, now int64) {
+	t := &r.turns[turn]
+	if t.ended {
+		return
+	}
+	ss := &r.sessions[t.session]
+	rec := r.traceTurn(turn)
+	t.attempts++
+	stream := r.stream(ss, rec.Prompt.Stream)
+	before := int32(0)
+	if t.attempts > 1 {
+		before = r.supersede(turn)
+		f := r.tree.Fork(prefix.Prefix{Stream: stream, Tokens: rec.Prompt.Tokens})
+		ss.forks = append(ss.forks, forked{rec.Prompt.Stream, f})
+		stream = f
+	}
+	a := r.newAttempt()
+	x := &r.attempts[a]
+	x.turn = turn
+	x.stage = atGate
+	x.outputTokens = rec.OutputTokens
+	x.prompt = prefix.Prefix{Stream: stream, Tokens: rec.Prompt.Tokens}
+	x.path = r.tree.Segments(prefix.Prefix{Stream: stream, Tokens: rec.Prompt.Tokens + rec.OutputTokens}, r.cfg.Engine.BlockTokens, x.path[:0])
+	x.before = before
+	x.row = results.Turn{
+		Session: t.session, Thread: rec.Thread, Number: rec.Number, Attempt: t.attempts, Group: r.sessions[t.session].row.Group,
+		Replica: -1, PrefillReplica: -1, ArrivalPS: now, AdmittedPS: results.Missing, SentPS: results.Missing,
+		ScheduledPS: results.Missing, FirstTokenPS: results.Missing, DonePS: results.Missing, PromptTokens: rec.Prompt.Tokens,
+		ITLMaxPS: results.Missing, ToolGapPS: t.gapPS, IdleTTFTPS: results.Missing, IdleTPOTPS: results.Missing,
+	}
+	if r.cfg.Ceiling != nil {
+		x.row.CeilingTokens = r.cfg.Ceiling[t.session][t.index]
+	}
+	if t.attempts > 1 {
+		// A former attempt may have computed all of the prompt.
+		x.row.CeilingTokens = (rec.Prompt.Tokens - 1) / r.cfg.Engine.BlockTokens * r.cfg.Engine.BlockTokens
+	}
+	t.live++
+	ss.live++
+	if r.cfg.Clients.TimeoutPS > 0 {
+		r.agenda.push(now+r.cfg.Clients.TimeoutPS, clientGivesUp, a, x.generation)
+	}
+	r.fact(policies.Fact{Kind: policies.TurnArrived, Replica: policies.NoReplica, Turn: policies.Turn{
+		Attempt: x.id, Session: policies.SessionID(t.session), Thread: policies.ThreadID(t.thread), Number: rec.Number,
+		Retry: t.attempts - 1, Prompt: x.prompt, Group: x.row.Group,
+	}})
+}
+
+func (r *run) newAttempt() int32 {
+	var a int32
+	if n := len(r.spareAttempts); n > 0 {
+		a = r.spareAttempts[n-1]
+		r.spareAttempts = r.spareAttempts[:n-1]
+	} else {
+		a = int32(len(r.attempts))
+		r.attempts = append(r.attempts, attempt{})
+	}
+	x := &r.attempts[a]
+	r.attemptCount++
+	*x = attempt{id: policies.AttemptID(r.attemptCount<<attemptBits | int64(a)), generation: x.generation + 1, path: x.path}
+	return a
+}
+
+// supersede tells the gate that older attempts of a turn which still wait have a successor, and returns how many prompt
+// tokens former attempts had computed.
+func (r *run) supersede(turn int32) int32 {
+	for a := range r.attempts {
+		x := &r.attempts[a]
+		if x.stage == atGate && x.turn == turn {
+			r.fact(policies.Fact{Kind: policies.AttemptSuperseded, Attempt: x.id, Replica: policies.NoReplica})
+		}
+	}
+	return r.formerReach[turn]
+}
+
+// giveUp is a client's timeout.
+func (r *run) giveUp(a int32, now int64) {
+	x := &r.attempts[a]
+	if x.gone || x.stage == answered {
+		return
+	}
+	x.gone = true
+	r.remember(a)
+	turn := x.turn
+	if r.cfg.Clients.CancelUpstream {
+		r.fact(policies.Fact{Kind: policies.ClientGone, Attempt: x.id, Replica: policies.NoReplica})
+		if x.stage == atGate {
+			r.endAttempt(a, now)
+		} else {
+			r.abortAtReplica(a)
+		}
+	}
+	r.retryOrFail(turn, now)
+}
+
+// retryOrFail sends the next attempt of a turn whose client gave up or was refused, or ends the turn for good.
+func (r *run) retryOrFail(turn int32, now int64) {
+	if r.turns[turn].attempts <= r.cfg.Clients.Retries {
+		r.agenda.push(now+r.cfg.Clients.RetryDelayPS, turnArrives, turn, 0)
+		return
+	}
+	r.turnFailed(turn, now)
+}
+
+// remember keeps how much of the prompt this attempt computed, for the waste of the next one.
+func (r *run) remember(a int32) {
+	x := &r.attempts[a]
+	if x.reached > r.formerReach[x.turn] {
+		r.formerReach[x.turn] = x.reached
+	}
+}
+
+// abortAtReplica has the engine drop an attempt that was dispatched. One that the engine has not taken in yet ends at
+// once.
+func (r *run) abortAtReplica(a int32) {
+	x := &r.attempts[a]
+	if x.aborting {
+		return
+	}
+	i := x.row.Replica
+	p := &r.replicas[i]
+	if x.stage == sent {
+		for k, b := range p.inbox {
+			if b == a {
+				p.inbox = append(p.inbox[:k], p.inbox[k+1:]...)
+				break
+			}
+		}
+		r.leaveReplica(a)
+		r.fact(policies.Fact{Kind: policies.Failed, Attempt: x.id, Replica: policies.ReplicaID(i)})
+		r.endAttempt(a, r.now)
+		return
+	}
+	x.aborting = true
+	p.aborts = append(p.aborts, a)
+	r.wake(i)
+}
+
+func (r *run) leaveReplica(a int32) {
+	p := &r.replicas[r.attempts[a].row.Replica]
+	p.series.roll(p, r.now)
+	p.inFlight--
+}
+
+// engineFinished is the end of an attempt in its engine.
+func (r *run) engineFinished(i, a int32) {
+	x := &r.attempts[a]
+	r.leaveReplica(a)
+	for k, b := range r.replicas[i].aborts {
+		if b == a { // it ended before it could be aborted
+			r.replicas[i].aborts = append(r.replicas[i].aborts[:k], r.replicas[i].aborts[k+1:]...)
+			break
+		}
+	}
+	r.fact(policies.Fact{
+		Kind: policies.Finished, Attempt: x.id, Replica: policies.ReplicaID(i), PromptTokens: x.prompt.Tokens,
+		OutputTokens: x.row.OutputTokens, HitTokens: x.row.HitGPU, Preemptions: x.row.Preemptions,
+	})
+	if x.gone {
+		r.endAttempt(a, r.now)
+		return
+	}
+	x.stage = answered
+	x.row.FirstTokenPS += r.apiPS
+	if r.apiPS == 0 {
+		r.clientSaw(a, r.now)
+	} else {
+		r.agenda.push(r.now+r.apiPS, clientSees, a, x.generation)
+	}
+}
+
+// clientSaw completes the turn: its client has the last token.
+func (r *run) clientSaw(a int32, now int64) {
+	x := &r.attempts[a]
+	x.row.DonePS = now
+	x.row.Final = true
+	turn := x.turn
+	t := &r.turns[turn]
+	ss := &r.sessions[t.session]
+	ss.row.FinishedTurns++
+	ss.row.PromptTokens += int64(x.row.PromptTokens)
+	ss.row.OutputTokens += int64(x.row.OutputTokens)
+	ss.row.ComputedTokens += int64(x.row.ComputedTokens)
+	ss.row.EndPS = now
+	r.totals.EndPS = max(r.totals.EndPS, now)
+	r.endAttempt(a, now)
+	r.trigger(turn, traces.OnCompletion, now)
+	r.turnOver(turn, now)
+}
+
+// turnOver is the end of a turn, finished or not.
+func (r *run) turnOver(turn int32, now int64) {
+	t := &r.turns[turn]
+	t.ended = true
+	r.turnsDone++
+	ss := &r.sessions[t.session]
+	ss.open--
+	if r.threadOpen[t.thread]--; r.threadOpen[t.thread] == 0 {
+		r.fact(policies.Fact{Kind: policies.ThreadFinished, Thread: policies.ThreadID(t.thread), Session: policies.SessionID(t.session), Replica: policies.NoReplica})
+	}
+	r.settleSession(t.session, now)
+}
+
+// settleSession ends a session when its last turn is over. Its row waits for attempts that live on unseen.
+func (r *run) settleSession(session int32, now int64) {
+	ss := &r.sessions[session]
+	if ss.open == 0 && !ss.done {
+		ss.done = true
+		r.fact(policies.Fact{Kind: policies.SessionFinished, Session: policies.SessionID(session), Replica: policies.NoReplica})
+		r.sessionOver(now)
+	}
+	if ss.done && ss.live == 0 {
+		ss.row.Complete = !ss.failed
+		ss.row.ReplicasUsed = int32(len(ss.replicas))
+		r.emitSession(&ss.row)
+	}
+}
+
+// turnFailed ends a turn for good, and with it every turn of its session that has not arrived.
+func (r *run) turnFailed(turn int32, now int64) {
+	ss := &r.sessions[r.turns[turn].session]
+	ss.failed = true
+	r.turnOver(turn, now)
+	for k := ss.firstTurn; k < ss.firstTurn+ss.turns; k++ {
+		t := &r.turns[k]
+		if t.ended || t.attempts > 0 {
+			continue
+		}
+		rec := r.traceTurn(k)
+		row := results.Turn{
+			Session: t.session, Thread: rec.Thread, Number: rec.Number, Final: true, Group: ss.row.Group, Replica: -1, PrefillReplica: -1,
+			ArrivalPS: results.Missing, AdmittedPS: results.Missing, SentPS: results.Missing, ScheduledPS: results.Missing,
+			FirstTokenPS: results.Missing, DonePS: results.Missing, Outcome: results.Unstarted, PromptTokens: rec.Prompt.Tokens,
+			ITLMaxPS: results.Missing, ToolGapPS: results.Missing, IdleTTFTPS: results.Missing, IdleTPOTPS: results.Missing,
+		}
+		r.emitTurn(&row)
+		r.turnOver(k, now)
+	}
+}
+
+// endAttempt writes an attempt's row and frees its slot.
+func (r *run) endAttempt(a int32, now int64) {
+	x := &r.attempts[a]
+	t := &r.turns[x.turn]
+	ss := &r.sessions[t.session]
+	if x.gone {
+		if x.row.Outcome != results.Superseded {
+			x.row.Outcome = results.TimedOut
+		}
+		x.row.Final = t.attempts == x.row.Attempt && t.attempts > r.cfg.Clients.Retries
+	}
+	if x.row.OutputTokens < 2 {
+		x.row.ITLMaxPS = results.Missing
+	}
+	most := results.CauseNone
+	for c := results.CauseNone + 1; c < results.NumCauses; c++ {
+		x.row.WastedTokens += x.waste[c]
+		r.totals.WasteTokens[c] += int64(x.waste[c])
+		if x.waste[c] > 0 && (most == results.CauseNone || x.waste[c] > x.waste[most]) {
+			most = c
+		}
+	}
+	x.row.WasteCause = most
+	waitEnd := x.row.AdmittedPS
+	if waitEnd == results.Missing {
+		waitEnd = now
+	}
+	ss.row.GateWaitPS += waitEnd - x.row.ArrivalPS
+	r.emitTurn(&x.row)
+	t.live--
+	ss.live--
+	session := t.session
+	x.stage = vacant
+	x.generation++
+	r.spareAttempts = append(r.spareAttempts, a)
+	if ss.done && ss.live == 0 {
+		r.settleSession(session, now)
+	}
+}

@@ -1,0 +1,141 @@
+// Package sim is virtual time: it replays sessions against a cluster of modelled replicas through the decision core of
+// package policies, and hands rows to a sink of package results.
+//
+// The simulator is a driver of policies: at each instant it collects every fact that is true then, calls Step once,
+// applies the commands and arms one wake, until the instant is quiet; only then do engines schedule, so everything that
+// reaches a replica at an instant is in the step that it schedules at that instant.
+//
+// Time is int64 picoseconds; policies see whole nanoseconds, rounded down. One run is one goroutine. The same
+// configuration gives the same rows, whatever GOMAXPROCS is.
+package sim
+
+import (
+	"fmt"
+
+	"github.com/sluice-sim/sluice/model/engine"
+	"github.com/sluice-sim/sluice/model/kv"
+	"github.com/sluice-sim/sluice/model/latency"
+	"github.com/sluice-sim/sluice/policies"
+	"github.com/sluice-sim/sluice/traces"
+)
+
+// Process is how sessions arrive.
+type Process uint8
+
+const (
+	Poisson    Process = iota // independent exponential gaps at RatePerS
+	Uniform                   // equal gaps at RatePerS
+	Recorded                  // as the trace says, Speedup times as fast
+	Concurrent                // Sessions at a time: the next begins when one ends
+	Burst                     // all at once
+	Rollout                   // batches of Prompts x Samples; the next batch begins when all of one has ended
+)
+
+// Arrivals says when sessions start.
+type Arrivals struct {
+	Process          Process
+	RatePerS         float64
+	Speedup          float64 // Recorded
+	Sessions         int     // Concurrent
+	Prompts, Samples int     // Rollout
+	Shuffle          bool    // sessions start in an order drawn from the seed, not in that of the trace
+}
+
+// Clients says what clients do beside waiting.
+type Clients struct {
+	TimeoutPS      int64 // from arrival to the last token; 0 for none
+	Retries        int32
+	RetryDelayPS   int64
+	CancelUpstream bool // a client that gives up tells the gate and the engine; otherwise its attempt lives on unseen
+}
+
+// Signals says how policies see the replicas.
+type Signals struct {
+	ScrapePS       int64 // period of metrics samples
+	ProbeIPCPS     int64 // a probe reaches the engine after this time, then waits for the end of the step in progress
+	ProbeTimeoutPS int64 // 0 for none
+	KVEventDelayPS int64
+}
+
+// Config is one run, with everything resolved.
+type Config struct {
+	Seed     uint64
+	Trace    *traces.Trace
+	Ceiling  [][]int32 // by session and turn: hit tokens with an infinite cache
+	Arrivals Arrivals
+	Open     bool // turns arrive at their recorded times instead of after their dependencies
+	Clients  Clients
+	Signals  Signals
+
+	Replicas       int
+	GPUsPerReplica int
+	Engine         engine.Config
+	KVBlocks       int32 // usable blocks of one replica
+	ReferencePool  bool  // the pool that keeps every block, instead of the extent pool
+	Law            *latency.Law
+	MaxModelLen    int32 // prompt and output together; longer turns are refused before the run
+
+	Gate                     policies.Declaration
+	Router                   policies.Declaration
+	GateParams, RouterParams policies.Params
+	Capability               policies.Capability // of one replica
+
+	IntervalPS int64 // of replica samples
+	MaxSamples int   // samples kept for one replica; the interval doubles when they would be more
+	Check      bool  // check invariants all along, not only at the end
+
+	Progress func(done, total int64) // turns; called now and then
+}
+
+func (c *Config) pool() kv.Pool {
+	if c.ReferencePool {
+		return kv.NewReference(c.KVBlocks, c.Engine.PrefixCaching)
+	}
+	return kv.NewExtent(c.KVBlocks, c.Engine.PrefixCaching)
+}
+
+// InputError says that a configuration cannot be run as it stands.
+type InputError struct{ Problem string }
+
+// Error implements error.
+func (e *InputError) Error() string { return e.Problem }
+
+func inputErrorf(format string, args ...any) error {
+	return &InputError{Problem: fmt.Sprintf(format, args...)}
+}
+
+// check refuses what the engines of the cluster would never finish.
+func (c *Config) check() error {
+	tokens := int64(c.KVBlocks) * int64(c.Engine.BlockTokens)
+	limit := min(tokens, int64(c.MaxModelLen))
+	long, first := 0, ""
+	for i := range c.Trace.Sessions {
+		s := &c.Trace.Sessions[i]
+		for j := range s.Turns {
+			t := &s.Turns[j]
+			if n := int64(t.Prompt.Tokens) + int64(t.OutputTokens); n > limit {
+				if long == 0 {
+					first = fmt.Sprintf("session %s turn %d of thread %d has %d prompt and %d output tokens", s.Name, t.Number, t.Thread, t.Prompt.Tokens, t.OutputTokens)
+				}
+				long++
+			}
+			if t.Prompt.Tokens < 1 || t.OutputTokens < 1 {
+				return inputErrorf("session %s turn %d of thread %d has %d prompt and %d output tokens; a run needs at least one of each", s.Name, t.Number, t.Thread, t.Prompt.Tokens, t.OutputTokens)
+			}
+		}
+	}
+	if long > 0 {
+		return inputErrorf("%d turns do not fit: %s, but a replica takes at most %d (KV %d tokens, max_model_len %d); lower workload.trace.max_context, or give the replicas more KV", long, first, limit, tokens, c.MaxModelLen)
+	}
+	if len(c.Trace.Sessions) == 0 {
+		return inputErrorf("the trace holds no session")
+	}
+	if c.Arrivals.Process == Recorded || c.Open {
+		for i := range c.Trace.Sessions {
+			if c.Arrivals.Process == Recorded && c.Trace.Sessions[i].StartNS == traces.Unknown {
+				return inputErrorf("arrivals.process is recorded, but session %s has no recorded start; use poisson, concurrent or burst", c.Trace.Sessions[i].Name)
+			}
+		}
+	}
+	return nil
+}

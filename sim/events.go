@@ -1,0 +1,91 @@
+package sim
+
+// eventKind orders events of one instant; smaller happens first.
+type eventKind uint8
+
+const (
+	stepEnds      eventKind = iota // a: replica
+	clientSees                     // a: attempt whose answer reaches its client, b: its generation
+	sessionStarts                  // a: session
+	turnArrives                    // a: turn
+	clientGivesUp                  // a: attempt, b: its generation
+	probeReaches                   // a: probe
+	probeExpires                   // a: probe, b: its generation
+	kvEventsReach                  // a: replica
+	scrapeDue
+	wakeDue
+)
+
+// event is one thing that will happen.
+type event struct {
+	at   int64
+	seq  uint64
+	a    int32
+	b    uint32
+	kind eventKind
+}
+
+func (e *event) before(f *event) bool {
+	if e.at != f.at {
+		return e.at < f.at
+	}
+	if e.kind != f.kind {
+		return e.kind < f.kind
+	}
+	return e.seq < f.seq
+}
+
+// agenda is a 4-ary heap of events by (time, kind, sequence).
+type agenda struct {
+	heap []event
+	seq  uint64
+}
+
+func (q *agenda) push(at int64, kind eventKind, a int32, b uint32) {
+	e := event{at: at, seq: q.seq, a: a, b: b, kind: kind}
+	q.seq++
+	q.heap = append(q.heap, e)
+	h := q.heap
+	i := len(h) - 1
+	for i > 0 {
+		p := (i - 1) / 4
+		if !e.before(&h[p]) {
+			break
+		}
+		h[i] = h[p]
+		i = p
+	}
+	h[i] = e
+}
+
+func (q *agenda) pop() event {
+	h := q.heap
+	top := h[0]
+	n := len(h) - 1
+	e := h[n]
+	q.heap = h[:n]
+	if n == 0 {
+		return top
+	}
+	h = h[:n]
+	i := 0
+	for {
+		first := 4*i + 1
+		if first >= n {
+			break
+		}
+		c := first
+		for k := first + 1; k < min(first+4, n); k++ {
+			if h[k].before(&h[c]) {
+				c = k
+			}
+		}
+		if !h[c].before(&e) {
+			break
+		}
+		h[i] = h[c]
+		i = c
+	}
+	h[i] = e
+	return top
+}

@@ -1,0 +1,290 @@
+package sim
+
+import (
+	"github.com/sluice-sim/sluice/model/engine"
+	"github.com/sluice-sim/sluice/model/kv"
+	"github.com/sluice-sim/sluice/model/latency"
+	"github.com/sluice-sim/sluice/policies"
+	"github.com/sluice-sim/sluice/results"
+)
+
+// replica is one engine with its clock.
+type replica struct {
+	loop  *engine.Loop
+	owner []int32 // attempt by engine slot
+
+	inbox  []int32 // attempts dispatched and not taken in yet
+	aborts []int32 // attempts to abort before the next output is processed
+	probes []int32 // probes that wait for the end of the step in progress
+
+	dirty   bool // has something to do at this instant
+	blocked bool // waits for the oldest step in flight
+	flight  [2]span
+	depth   int
+	freeAt  int64 // when the last step in flight ends
+
+	gauges  policies.Sample // of the last finished step
+	queries int64           // prefix-cache counters
+	hits    int64
+
+	inFlight int32
+	series   series
+
+	outbox []kvBatch // KV events on their way to the policies
+}
+
+// span is the time of one step.
+type span struct {
+	start, end int64
+	computes   bool
+}
+
+// kvBatch is the events of one step, to be seen at a moment.
+type kvBatch struct {
+	at     int64
+	events []kv.Event
+}
+
+// wake marks a replica for scheduling at the end of this instant.
+func (r *run) wake(i int32) {
+	if p := &r.replicas[i]; !p.dirty {
+		p.dirty = true
+		r.dirty = append(r.dirty, i)
+	}
+}
+
+// pump runs the engine loop until it blocks or is idle. vLLM takes its inputs before each iteration.
+func (r *run) pump(i int32) {
+	p := &r.replicas[i]
+	p.dirty = false
+	if p.blocked {
+		return // inputs wait for the end of the step
+	}
+	p.series.roll(p, r.now)
+	for {
+		r.takeInputs(i)
+		outcome, scheduled, _ := p.loop.Advance()
+		if scheduled != nil {
+			r.scheduled(i, scheduled)
+		}
+		switch outcome {
+		case engine.Idle:
+			return
+		case engine.Blocked:
+			p.blocked = true
+			r.agenda.push(p.flight[0].end, stepEnds, i, 0)
+			return
+		}
+	}
+}
+
+// takeInputs gives the engine what was dispatched to it.
+func (r *run) takeInputs(i int32) {
+	p := &r.replicas[i]
+	r.applyAborts(i)
+	for _, a := range p.inbox {
+		x := &r.attempts[a]
+		x.slot = p.loop.Add(engine.Request{
+			ID: int64(x.id), Prompt: x.prompt, MaxTokens: x.outputTokens, Arrival: int64(x.id), Path: x.path,
+		})
+		x.stage = inEngine
+		for int(x.slot) >= len(p.owner) {
+			p.owner = append(p.owner, -1)
+		}
+		p.owner[x.slot] = a
+		r.totals.EngineAdmissions++
+		r.fact(policies.Fact{Kind: policies.Dispatched, Attempt: x.id, Replica: policies.ReplicaID(i)})
+	}
+	p.inbox = p.inbox[:0]
+}
+
+func (r *run) applyAborts(i int32) {
+	p := &r.replicas[i]
+	for _, a := range p.aborts {
+		x := &r.attempts[a]
+		p.series.roll(p, r.now)
+		p.loop.Abort(x.slot)
+		r.leaveReplica(a)
+		r.fact(policies.Fact{Kind: policies.Failed, Attempt: x.id, Replica: policies.ReplicaID(i)})
+		r.endAttempt(a, r.now)
+	}
+	p.aborts = p.aborts[:0]
+}
+
+// scheduled accounts for a step that was put in flight and gives it its time.
+func (r *run) scheduled(i int32, st *engine.Step) {
+	p := &r.replicas[i]
+	for _, adm := range p.loop.Admitted {
+		r.admitted(i, p.owner[adm.Slot], adm)
+	}
+	for _, s := range p.loop.Preempted {
+		x := &r.attempts[p.owner[s]]
+		x.row.Preemptions++
+		p.series.cur.Preemptions++
+		r.totals.Preemptions++
+	}
+	for k := range st.Entries {
+		e := &st.Entries[k]
+		x := &r.attempts[p.owner[e.Slot]]
+		if n := min(e.Past+e.Tokens, x.prompt.Tokens) - e.Past; n > 0 {
+			x.row.ComputedTokens += n
+			x.reached = max(x.reached, e.Past+n)
+			p.series.cur.ComputedTokens += int64(n)
+		}
+	}
+	r.noteContent(i)
+	t := span{start: max(r.now, p.freeAt), computes: st.Tokens > 0}
+	t.end = t.start
+	if t.computes {
+		d := r.cfg.Law.Picoseconds(&st.Shape)
+		t.end += d
+		r.totals.Steps++
+		decode := int64(0)
+		if len(st.Shape.Prefill) == 0 {
+			decode = d
+		} else if st.Shape.DecodeRows > 0 {
+			decode = r.cfg.Law.Picoseconds(&latency.Batch{
+				DecodeRows: st.Shape.DecodeRows, DecodeContext: st.Shape.DecodeContext,
+				DecodeWindowed: st.Shape.DecodeWindowed, Sampled: st.Shape.DecodeRows,
+			})
+		}
+		decode = min(decode, d)
+		r.totals.DecodeBusyPS += decode
+		r.totals.PrefillBusyPS += d - decode
+	}
+	p.freeAt = t.end
+	p.flight[p.depth] = t
+	p.depth++
+}
+
+// stepEnded processes the output of the oldest step in flight.
+func (r *run) stepEnded(i int32) {
+	p := &r.replicas[i]
+	p.blocked = false
+	p.series.roll(p, r.now)
+	p.series.busy(p, r.now)
+	p.flight[0] = p.flight[1]
+	p.depth--
+	r.applyAborts(i)
+	p.loop.Complete()
+	gap, run := int64(-1), int64(0) // equal gaps are recorded together
+	for _, s := range p.loop.Sampled {
+		x := &r.attempts[p.owner[s]]
+		x.row.OutputTokens++
+		p.series.cur.OutputTokens++
+		if x.row.FirstTokenPS == results.Missing {
+			x.row.FirstTokenPS = r.now
+			r.fact(policies.Fact{Kind: policies.FirstToken, Attempt: x.id, Replica: policies.ReplicaID(i), PromptTokens: x.prompt.Tokens, HitTokens: x.row.HitGPU})
+		} else {
+			g := r.now - x.lastToken
+			x.row.ITLMaxPS = max(x.row.ITLMaxPS, g)
+			if g != gap && run > 0 {
+				r.totals.ITL.Record(gap, run)
+				run = 0
+			}
+			gap = g
+			run++
+		}
+		x.lastToken = r.now
+	}
+	if run > 0 {
+		r.totals.ITL.Record(gap, run)
+	}
+	for _, f := range p.loop.Finished {
+		r.engineFinished(i, p.owner[f.Slot])
+	}
+	r.noteContent(i)
+	r.publishKV(i)
+	st := p.loop.TakePrefixStats()
+	p.queries += st.Queries
+	p.hits += st.Hits
+	p.gauges = policies.Sample{
+		Has:     policies.HasRunning | policies.HasWaiting | policies.HasUsage | policies.HasPrefixCounters,
+		Running: int32(p.loop.Running()), Waiting: int32(p.loop.Waiting() + p.loop.Skipped()), Usage: p.loop.Usage(),
+		QueryTokens: p.queries, HitTokens: p.hits,
+	}
+	for _, q := range p.probes {
+		r.answerProbe(q)
+	}
+	p.probes = p.probes[:0]
+	r.wake(i)
+}
+
+// executing tells whether a step runs at this instant.
+func (p *replica) executing(now int64) bool {
+	return p.depth > 0 && p.blocked && p.flight[0].end > now
+}
+
+// noteContent takes the pool's events: what was ever computed where, and evicted tokens.
+func (r *run) noteContent(i int32) {
+	p := &r.replicas[i]
+	pool := p.loop.Pool()
+	for _, e := range pool.Events() {
+		n := int64(e.Hi-e.Lo) * int64(r.cfg.Engine.BlockTokens)
+		switch e.Kind {
+		case kv.Stored:
+			r.history.computed(i, e.Stream, e.Hi)
+		case kv.Evicted:
+			p.series.cur.EvictedTokens += n
+		}
+	}
+	if r.sendKV {
+		p.outboxAdd(pool.Events())
+	}
+	pool.ClearEvents()
+}
+
+// outboxAdd collects events until the end of the step publishes them.
+func (p *replica) outboxAdd(events []kv.Event) {
+	if len(events) == 0 {
+		return
+	}
+	if n := len(p.outbox); n == 0 || p.outbox[n-1].at >= 0 {
+		if n < cap(p.outbox) {
+			p.outbox = p.outbox[:n+1]
+			p.outbox[n].at, p.outbox[n].events = -1, p.outbox[n].events[:0]
+		} else {
+			p.outbox = append(p.outbox, kvBatch{at: -1})
+		}
+	}
+	b := &p.outbox[len(p.outbox)-1]
+	b.events = append(b.events, events...)
+}
+
+// publishKV sends the collected events on their way at the end of a step.
+func (r *run) publishKV(i int32) {
+	p := &r.replicas[i]
+	n := len(p.outbox)
+	if n == 0 || p.outbox[n-1].at >= 0 {
+		return
+	}
+	p.outbox[n-1].at = r.now + r.cfg.Signals.KVEventDelayPS
+	if r.cfg.Signals.KVEventDelayPS == 0 {
+		r.deliverKV(i)
+	} else {
+		r.agenda.push(p.outbox[n-1].at, kvEventsReach, i, 0)
+	}
+}
+
+// deliverKV turns the oldest published events into facts.
+func (r *run) deliverKV(i int32) {
+	p := &r.replicas[i]
+	first := p.outbox[0]
+	for _, e := range first.events {
+		f := policies.Fact{
+			Kind: policies.BlocksStored, Replica: policies.ReplicaID(i), Stream: e.Stream, Lo: e.Lo, Hi: e.Hi,
+			BlockTokens: r.cfg.Engine.BlockTokens,
+		}
+		switch e.Kind {
+		case kv.Evicted:
+			f.Kind = policies.BlocksEvicted
+		case kv.Cleared:
+			f.Kind = policies.BlocksCleared
+		}
+		r.fact(f)
+	}
+	last := len(p.outbox) - 1
+	copy(p.outbox, p.outbox[1:])
+	p.outbox[last] = kvBatch{events: first.events[:0]}
+	p.outbox = p.outbox[:last]
+}

@@ -1,0 +1,373 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/sluice-sim/sluice/model/engine"
+	"github.com/sluice-sim/sluice/model/latency"
+	"github.com/sluice-sim/sluice/policies"
+	"github.com/sluice-sim/sluice/prefix"
+	"github.com/sluice-sim/sluice/results"
+)
+
+// run is the state of one simulation.
+type run struct {
+	cfg    *Config
+	sink   results.Sink
+	totals results.Totals
+	apiPS  int64
+
+	agenda agenda
+	now    int64
+
+	tree       *prefix.Tree
+	turns      []turnState
+	dependents []dependent
+	sessions   []sessionState
+	threadOpen []int32
+	order      []int32 // sessions in order of arrival
+	nextOrder  int
+
+	attempts      []attempt
+	spareAttempts []int32
+	attemptCount  int64
+	formerReach   []int32 // by turn: prompt tokens that abandoned attempts had computed
+	probes        []probe
+	spareProbes   []int32
+
+	replicas []replica
+	dirty    []int32
+	history  history
+
+	core     policies.Machine
+	control  *policies.Controller
+	needs    policies.Signals
+	sendKV   bool
+	facts    []policies.Fact
+	commands []policies.Command
+	armed    policies.Time    // the wake that is on the agenda
+	chunk    [1]latency.Chunk // scratch of the oracle
+
+	turnsDone    int64
+	sessionsDone int
+	err          error // the first error of the sink
+}
+
+// maxRunPS is the longest run: policy time is nanoseconds in an int64, and beyond 100 days something is wrong.
+const maxRunPS = int64(100*86400) * 1_000_000_000_000
+
+// Run simulates cfg and hands its rows to sink. It stops with the context's error when ctx is cancelled, and with an
+// InputError when cfg cannot be run.
+func Run(ctx context.Context, cfg *Config, sink results.Sink) (*results.Totals, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	r := &run{cfg: cfg, sink: sink, armed: policies.Never}
+	r.setUp()
+	if err := r.loop(ctx); err != nil {
+		return nil, err
+	}
+	r.finish()
+	if r.err != nil {
+		return nil, r.err
+	}
+	if err := r.checkEnd(); err != nil {
+		return nil, err
+	}
+	return &r.totals, nil
+}
+
+func (r *run) setUp() {
+	c := r.cfg
+	r.layOut()
+	r.formerReach = make([]int32, len(r.turns))
+	r.replicas = make([]replica, c.Replicas)
+	r.history.here = make([][]int32, c.Replicas)
+	for i := range r.replicas {
+		p := &r.replicas[i]
+		p.loop = engine.NewLoop(engine.New(c.Engine, c.pool()))
+		p.loop.Pool().Record(true)
+		p.series = series{interval: c.IntervalPS, limit: c.MaxSamples &^ 1, cur: results.Sample{Replica: int32(i)}}
+	}
+	r.apiPS = toPS(c.Law.APISeconds() * 1e12)
+	r.totals = results.Totals{
+		Replicas: int32(c.Replicas), GPUs: int32(c.Replicas * c.GPUsPerReplica), KVTokens: int64(c.KVBlocks) * int64(c.Engine.BlockTokens),
+		KVBlocks: int64(c.KVBlocks), BlockTokens: c.Engine.BlockTokens, Sessions: int64(len(r.sessions)), ITL: results.NewHistogram(),
+		BusyPS: make([]int64, c.Replicas),
+	}
+	for _, d := range c.Trace.Report.Dropped {
+		r.totals.Dropped = append(r.totals.Dropped, results.Count{Label: d.Reason, N: d.Turns})
+		r.totals.Turns += d.Turns
+	}
+	for _, n := range c.Trace.Report.Notes {
+		r.totals.Notes = append(r.totals.Notes, results.Count{Label: n.Note, N: n.Count})
+	}
+	r.totals.Turns += int64(len(r.turns))
+	r.makeCore()
+	for i := range r.replicas {
+		r.fact(policies.Fact{Kind: policies.ReplicaUp, Replica: policies.ReplicaID(i)})
+	}
+	if r.needs&(policies.NeedsSamples|policies.NeedsProgress) != 0 {
+		r.agenda.push(0, scrapeDue, 0, 0)
+	}
+	r.arrange()
+}
+
+func (r *run) makeCore() {
+	c := r.cfg
+	env := policies.Env{Seed: c.Seed, Capability: c.Capability}
+	capabilities := make([]policies.Capability, c.Replicas)
+	for i := range capabilities {
+		capabilities[i] = c.Capability
+	}
+	r.needs = c.Gate.Needs | c.Router.Needs
+	r.sendKV = r.needs&policies.NeedsKVEvents != 0
+	r.control = policies.NewController(policies.ControllerConfig{
+		Tree: r.tree, Replicas: c.Replicas, Capabilities: capabilities,
+		Gate: c.Gate.NewGate(env, c.GateParams), Router: c.Router.NewRouter(env, c.RouterParams), Oracle: oracle{r},
+	})
+	r.core = r.control
+}
+
+// fact collects a fact for this instant's Step.
+func (r *run) fact(f policies.Fact) { r.facts = append(r.facts, f) }
+
+// policyTime is an instant as the policies see it.
+func policyTime(ps int64) policies.Time { return policies.Time(ps / nsToPS) }
+
+// loop runs instant after instant until every turn is over and nothing is left in the engines.
+func (r *run) loop(ctx context.Context) error {
+	for n := 0; len(r.agenda.heap) > 0; n++ {
+		if n%4096 == 0 {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if r.cfg.Progress != nil {
+				r.cfg.Progress(r.turnsDone, int64(len(r.turns)))
+			}
+		}
+		r.now = r.agenda.heap[0].at
+		if r.now > maxRunPS {
+			return fmt.Errorf("the run passed 100 days of simulated time with %d of %d turns done: the load is far beyond what the cluster serves, or arrivals are spread too thin", r.turnsDone, len(r.turns))
+		}
+		r.instant()
+		if r.err != nil {
+			return r.err
+		}
+		if r.turnsDone == int64(len(r.turns)) && len(r.spareAttempts) == len(r.attempts) {
+			return nil
+		}
+		if r.cfg.Check {
+			if err := r.checkInstant(); err != nil {
+				return err
+			}
+		}
+	}
+	return r.stuck()
+}
+
+// stuck explains an agenda that ran empty before the turns were over.
+func (r *run) stuck() error {
+	if r.turnsDone == int64(len(r.turns)) {
+		return nil
+	}
+	atGateNow, inEngines := 0, 0
+	for i := range r.attempts {
+		switch r.attempts[i].stage {
+		case atGate:
+			atGateNow++
+		case vacant:
+		default:
+			inEngines++
+		}
+	}
+	return fmt.Errorf("nothing will happen any more at %.3f s, but only %d of %d turns are over (%d attempts wait at the gate, %d in engines)",
+		float64(r.now)/1e12, r.turnsDone, len(r.turns), atGateNow, inEngines)
+}
+
+// instant settles one moment: events and decisions until the moment is quiet, then the engines; an engine's step may
+// take no time, so all of that is repeated until nothing is left.
+func (r *run) instant() {
+	for {
+		for len(r.agenda.heap) > 0 && r.agenda.heap[0].at == r.now {
+			r.totals.Events++
+			r.handle(r.agenda.pop())
+		}
+		if len(r.facts) > 0 || r.core.NextWake() <= policyTime(r.now) {
+			r.decide()
+			continue
+		}
+		if len(r.dirty) == 0 {
+			break
+		}
+		slices.Sort(r.dirty)
+		due := len(r.dirty)
+		for _, i := range r.dirty[:due] {
+			r.pump(i)
+		}
+		r.dirty = r.dirty[:copy(r.dirty, r.dirty[due:])]
+	}
+	if w := r.core.NextWake(); w < r.armed {
+		r.armed = w
+		r.agenda.push(int64(w)*nsToPS, wakeDue, 0, 0)
+	}
+}
+
+func (r *run) handle(e event) {
+	switch e.kind {
+	case stepEnds:
+		r.stepEnded(e.a)
+	case clientSees:
+		if x := &r.attempts[e.a]; x.generation == e.b {
+			r.clientSaw(e.a, r.now)
+		}
+	case sessionStarts:
+		r.start(e.a, r.now)
+	case turnArrives:
+		r.arrive(e.a, r.now)
+	case clientGivesUp:
+		if x := &r.attempts[e.a]; x.generation == e.b {
+			r.giveUp(e.a, r.now)
+		}
+	case probeReaches:
+		r.probeReached(e.a)
+	case probeExpires:
+		r.probeExpired(e.a, e.b)
+	case kvEventsReach:
+		r.deliverKV(e.a)
+	case scrapeDue:
+		r.scrape()
+	case wakeDue:
+		r.armed = policies.Never
+		r.fact(policies.Fact{Kind: policies.Woke, Replica: policies.NoReplica})
+	}
+}
+
+// decide has the core settle the facts of this moment, and does what it says.
+func (r *run) decide() {
+	r.totals.PolicySteps++
+	r.commands = r.core.Step(policyTime(r.now), r.facts, r.commands[:0])
+	r.facts = r.facts[:0]
+	for _, c := range r.commands {
+		r.obey(c)
+	}
+}
+
+// scrape samples the metrics of every replica, as its last finished step left them, and the progress of what runs.
+func (r *run) scrape() {
+	for i := range r.replicas {
+		s := r.replicas[i].gauges
+		s.At = policyTime(r.now)
+		if r.needs&policies.NeedsSamples != 0 {
+			if s.Has == 0 { // no step has finished: vLLM exports zeros from the start
+				s.Has = policies.HasRunning | policies.HasWaiting | policies.HasUsage | policies.HasPrefixCounters
+			}
+			r.fact(policies.Fact{Kind: policies.MetricsSampled, Replica: policies.ReplicaID(i), Sample: s})
+		}
+	}
+	if r.needs&policies.NeedsProgress != 0 {
+		for i := range r.attempts {
+			if x := &r.attempts[i]; x.stage == inEngine && x.row.OutputTokens > 0 {
+				r.fact(policies.Fact{Kind: policies.TokensProgressed, Attempt: x.id, Replica: policies.ReplicaID(x.row.Replica), OutputTokens: x.row.OutputTokens})
+			}
+		}
+	}
+	r.agenda.push(r.now+r.cfg.Signals.ScrapePS, scrapeDue, 0, 0)
+}
+
+func (r *run) emitTurn(t *results.Turn) {
+	if err := r.sink.Turn(t); err != nil && r.err == nil {
+		r.err = err
+	}
+}
+
+func (r *run) emitSession(s *results.Session) {
+	if err := r.sink.Session(s); err != nil && r.err == nil {
+		r.err = err
+	}
+}
+
+// finish closes the series and takes the last counters.
+func (r *run) finish() {
+	end := r.now
+	for i := range r.replicas {
+		p := &r.replicas[i]
+		p.series.finish(p, end)
+		r.totals.BusyPS[i] = p.series.total
+	}
+	most := 0
+	for i := range r.replicas {
+		most = max(most, len(r.replicas[i].series.rows))
+	}
+	for k := range most {
+		for i := range r.replicas {
+			if rows := r.replicas[i].series.rows; k < len(rows) {
+				if err := r.sink.Sample(&rows[k]); err != nil && r.err == nil {
+					r.err = err
+				}
+			}
+		}
+	}
+	a := r.control.Audit()
+	r.totals.LeasesAdmitted, r.totals.LeasesFinished, r.totals.LeasesFailed = a.Admitted, a.Finished, a.Failed
+	r.totals.LeasesCancelled, r.totals.LeasesLive = a.Cancelled, a.Live
+	r.totals.AttemptsPreempted = a.Superseded
+	if r.cfg.Progress != nil {
+		r.cfg.Progress(r.turnsDone, int64(len(r.turns)))
+	}
+}
+
+// checkEnd holds the run to its accounts: no lease lives, every block is free, what came in went out.
+func (r *run) checkEnd() error {
+	var errs []error
+	if n := r.totals.LeasesLive; n != 0 {
+		errs = append(errs, fmt.Errorf("%d leases are alive at the end", n))
+	}
+	if t := &r.totals; t.LeasesAdmitted != t.LeasesFinished+t.LeasesFailed+t.LeasesCancelled+t.LeasesLive {
+		errs = append(errs, fmt.Errorf("leases: admitted %d, but finished %d + failed %d + cancelled %d + live %d", t.LeasesAdmitted, t.LeasesFinished, t.LeasesFailed, t.LeasesCancelled, t.LeasesLive))
+	}
+	for i := range r.replicas {
+		p := &r.replicas[i]
+		if pool := p.loop.Pool(); pool.Free() != pool.Usable() {
+			errs = append(errs, fmt.Errorf("replica %d: %d of %d blocks are free at the end", i, pool.Free(), pool.Usable()))
+		}
+		if p.inFlight != 0 || p.loop.Running()+p.loop.Waiting()+p.loop.Skipped() != 0 {
+			errs = append(errs, fmt.Errorf("replica %d: %d attempts in flight at the end", i, p.inFlight))
+		}
+	}
+	if r.sessionsDone != len(r.sessions) {
+		errs = append(errs, fmt.Errorf("%d of %d sessions ended", r.sessionsDone, len(r.sessions)))
+	}
+	return errors.Join(errs...)
+}
+
+// checkInstant holds the cluster to its invariants between two moments.
+func (r *run) checkInstant() error {
+	inFlight := make([]int32, len(r.replicas))
+	for i := range r.attempts {
+		switch x := &r.attempts[i]; x.stage {
+		case sent, inEngine:
+			inFlight[x.row.Replica]++
+		case vacant, atGate, answered:
+		}
+	}
+	for i := range r.replicas {
+		p := &r.replicas[i]
+		inside := int32(p.loop.Running()+p.loop.Waiting()+p.loop.Skipped()) + int32(len(p.inbox))
+		if p.inFlight != inFlight[i] || inside != inFlight[i] {
+			return fmt.Errorf("replica %d at %.6f s: %d attempts in flight by count, %d by list, %d in the engine", i, float64(r.now)/1e12, p.inFlight, inFlight[i], inside)
+		}
+		pool := p.loop.Pool()
+		if pool.Free() < 0 || pool.Free() > pool.Usable() || (p.loop.Running() == 0 && pool.Free() != pool.Usable()) {
+			return fmt.Errorf("replica %d at %.6f s: %d of %d blocks free with %d requests running", i, float64(r.now)/1e12, pool.Free(), pool.Usable(), p.loop.Running())
+		}
+		if u := p.loop.Usage(); math.IsNaN(u) || u < 0 || u > 1 {
+			return fmt.Errorf("replica %d: usage %v", i, u)
+		}
+	}
+	return nil
+}
