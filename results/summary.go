@@ -84,8 +84,9 @@ type Dist struct {
 
 // Verdict names what limited a run.
 type Verdict struct {
-	Code string `json:"code" doc:"first match of: invalid (over 1 % of the turns dropped or failed), gate (waits at the gate over 20 % of turn latency), kv (recompute waste over 20 % of computed prefill), skew (work max/mean over 1.5), idle (mean busy share under 50 %), prefill or decode (whichever keeps the replicas busier)"`
-	Text string `json:"text" doc:"the verdict in words"`
+	Code       string `json:"code" doc:"first match of: invalid (over 1 % of the turns dropped or failed), gate (waits at the gate over 20 % of turn latency), kv (recompute waste over 20 % of computed prefill), skew (work max/mean over 1.5), idle (mean busy share under 50 %), prefill or decode (whichever keeps the replicas busier)"`
+	Bottleneck string `json:"bottleneck" doc:"the code apart from invalid: what limited an invalid run as well"`
+	Text       string `json:"text" doc:"the verdict in words"`
 }
 
 // Conservation accounts for every turn that was read.
