@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -59,10 +60,10 @@ var declaration = []section{
 		choice: &choiceSection{name: "preset", at: func(s *Scenario) *Choice { return &s.Workload.Generate }, options: presets}},
 	{path: "arrivals", short: "process", doc: "How sessions arrive.", keys: []key{
 		enum("arrivals.process", func(s *Scenario) *string { return &s.Arrivals.Process }, "poisson",
-			[]string{"poisson", "recorded", "concurrent", "rollout", "burst"},
-			"poisson: at random, at a rate. recorded: at the trace's own times. concurrent: a fixed number of sessions at a time. rollout: steps of prompts x samples in lockstep. burst: all at once."),
+			[]string{"poisson", "uniform", "recorded", "concurrent", "rollout", "burst"},
+			"poisson: at random, at a rate. uniform: at equal gaps, at a rate. recorded: at the trace's own times. concurrent: a fixed number of sessions at a time. rollout: steps of prompts x samples in lockstep. burst: all at once."),
 		key{path: "arrivals.rate_per_s", kind: floatKey, required: true, min: 1e-6, max: 1e6, unit: "sessions/s",
-			doc: "Mean rate of session arrivals.", unless: needsProcess("poisson")}.float(func(s *Scenario) *float64 { return &s.Arrivals.RatePerS }),
+			doc: "Mean rate of session arrivals.", unless: needsProcess("poisson", "uniform")}.float(func(s *Scenario) *float64 { return &s.Arrivals.RatePerS }),
 		key{path: "arrivals.speedup", kind: floatKey, def: "1", min: 1e-6, max: 1e6,
 			doc: "Recorded arrival times are divided by it.", unless: needsProcess("recorded")}.float(func(s *Scenario) *float64 { return &s.Arrivals.Speedup }),
 		key{path: "arrivals.sessions", kind: intKey, def: "64", min: 1, max: math.MaxInt32, unit: "sessions",
@@ -71,6 +72,7 @@ var declaration = []section{
 			doc: "Prompts of a rollout step.", unless: needsProcess("rollout")}.integer(func(s *Scenario) *int64 { return &s.Arrivals.Prompts }),
 		key{path: "arrivals.samples", kind: intKey, def: "8", min: 1, max: math.MaxInt32,
 			doc: "Samples of each prompt of a rollout step.", unless: needsProcess("rollout")}.integer(func(s *Scenario) *int64 { return &s.Arrivals.Samples }),
+		shuffleKey(),
 	}},
 	{doc: "Within a session.", keys: []key{
 		enum("replay", func(s *Scenario) *string { return &s.Replay }, "closed", []string{"closed", "open"},
@@ -148,10 +150,10 @@ var weightDtypes = []string{"auto", "bf16", "fp8", "fp8_block", "nvfp4", "mxfp4"
 var engineKeys = []key{
 	integer("cluster.engine.block_size", func(s *Scenario) *int64 { return &s.Cluster.Engine.BlockSize }, "16", 1, 4096, "tokens",
 		"Tokens of one KV block."),
-	integer("cluster.engine.max_num_batched_tokens", func(s *Scenario) *int64 { return &s.Cluster.Engine.MaxNumBatchedTokens }, "8192", 1, 1<<24, "tokens",
-		"Token budget of a step. vLLM's API server takes 8192 on GPUs of 70 GiB and more, 2048 on smaller ones and on A100."),
-	integer("cluster.engine.max_num_seqs", func(s *Scenario) *int64 { return &s.Cluster.Engine.MaxNumSeqs }, "1024", 1, 1<<20, "requests",
-		"Most requests that run at a time. vLLM takes 1024 on GPUs of 70 GiB and more, 256 on smaller ones and on A100."),
+	optionalInteger("cluster.engine.max_num_batched_tokens", func(s *Scenario) *int64 { return &s.Cluster.Engine.MaxNumBatchedTokens }, 1, 1<<24, "tokens",
+		"Token budget of a step. null: as vLLM's API server, 16384 on GPUs from 160 GiB, 8192 from 70 GiB, 2048 on smaller ones and on A100."),
+	optionalInteger("cluster.engine.max_num_seqs", func(s *Scenario) *int64 { return &s.Cluster.Engine.MaxNumSeqs }, 1, 1<<20, "requests",
+		"Most requests that run at a time. null: as vLLM, 1024 on GPUs from 70 GiB, 256 on smaller ones and on A100."),
 	optionalInteger("cluster.engine.max_model_len", func(s *Scenario) *int64 { return &s.Cluster.Engine.MaxModelLen }, 1, math.MaxInt32, "tokens",
 		"Longest context. null: as long as the KV cache can hold."),
 	float("cluster.engine.gpu_memory_utilization", func(s *Scenario) *float64 { return &s.Cluster.Engine.GPUMemoryUtilization }, "0.92", 0.01, 1, "fraction",
@@ -187,10 +189,10 @@ func needsSource(source string) func(*Scenario) string {
 	}
 }
 
-func needsProcess(process string) func(*Scenario) string {
+func needsProcess(processes ...string) func(*Scenario) string {
 	return func(s *Scenario) string {
-		if s.Arrivals.Process != process {
-			return "has no effect with process " + s.Arrivals.Process + ": it belongs to process " + process
+		if !slices.Contains(processes, s.Arrivals.Process) {
+			return "has no effect with process " + s.Arrivals.Process + ": it belongs to process " + strings.Join(processes, ", ")
 		}
 		return ""
 	}
@@ -230,6 +232,13 @@ func text(path string, at func(*Scenario) *string, def, doc string) key {
 
 func requiredText(path string, at func(*Scenario) *string, doc string) key {
 	return key{path: path, kind: textKey, required: true, doc: doc}.text(at)
+}
+
+func shuffleKey() key {
+	k := boolean("arrivals.shuffle", func(s *Scenario) *bool { return &s.Arrivals.Shuffle }, "false",
+		"Sessions start in an order drawn from the seed, not in that of the trace.")
+	k.unless = needsProcess("poisson", "uniform", "concurrent", "burst")
+	return k
 }
 
 // notBuilt accepts nothing but zero.

@@ -83,7 +83,11 @@ func chooser(path string) string {
 type Arm struct {
 	Name     string // the varied values, such as "sticky" or "sticky,0.85"
 	Scenario *Scenario
+	Varied   []Varied // the keys that tell it from the other arms; those without effect in it are left out
 }
+
+// Varied is a varied key and an arm's value of it.
+type Varied struct{ Path, Value string }
 
 // maxArms bounds a grid.
 const maxArms = 10_000
@@ -119,16 +123,20 @@ func Grid(base *Scenario, varies []string) ([]Arm, error) {
 		if err != nil {
 			return nil, err
 		}
+		arm := Arm{Scenario: sc}
 		var names []string
 		for i, v := range vs {
 			if _, ok := sc.Value(v.path); ok {
 				effective[i] = true
-				names = append(names, v.values[index(vs, i, n)])
+				value := v.values[index(vs, i, n)]
+				names = append(names, value)
+				arm.Varied = append(arm.Varied, Varied{v.path, value})
 			}
 		}
+		arm.Name = strings.Join(names, ",")
 		if digest := sc.Digest(); !seen[digest] {
 			seen[digest] = true
-			arms = append(arms, Arm{Name: strings.Join(names, ","), Scenario: sc})
+			arms = append(arms, arm)
 		}
 	}
 	for i, v := range vs {

@@ -207,10 +207,10 @@ func (r *resolver) check() {
 	if e.NumGPUBlocksOverride > 0 && e.KVCacheMemoryBytes > 0 {
 		r.at("cluster.engine.kv_cache_memory_bytes", "num_gpu_blocks_override sets the KV cache already; keep one of the two")
 	}
-	if e.MaxNumBatchedTokens < e.MaxNumSeqs {
+	if e.MaxNumBatchedTokens > 0 && e.MaxNumBatchedTokens < e.MaxNumSeqs {
 		r.at("cluster.engine.max_num_batched_tokens", fmt.Sprintf("%d is below max_num_seqs %d; vLLM refuses that", e.MaxNumBatchedTokens, e.MaxNumSeqs))
 	}
-	if !e.EnableChunkedPrefill && e.MaxModelLen > e.MaxNumBatchedTokens {
+	if !e.EnableChunkedPrefill && e.MaxNumBatchedTokens > 0 && e.MaxModelLen > e.MaxNumBatchedTokens {
 		r.at("cluster.engine.max_num_batched_tokens", fmt.Sprintf("%d is below max_model_len %d, and enable_chunked_prefill is false; vLLM refuses that", e.MaxNumBatchedTokens, e.MaxModelLen))
 	}
 }

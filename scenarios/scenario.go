@@ -9,7 +9,9 @@ package scenarios
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/sluice-sim/sluice/policies"
 )
@@ -60,12 +62,13 @@ type Trace struct {
 
 // Arrivals is how sessions arrive. Only the fields of Process count.
 type Arrivals struct {
-	Process  string // poisson, recorded, concurrent, rollout or burst
+	Process  string // poisson, uniform, recorded, concurrent, rollout or burst
 	RatePerS float64
 	Speedup  float64
 	Sessions int64
 	Prompts  int64
 	Samples  int64
+	Shuffle  bool // sessions start in an order drawn from the seed
 }
 
 // Clients is how clients behave.
@@ -93,8 +96,8 @@ type Cluster struct {
 // Engine holds vLLM's options under vLLM's names.
 type Engine struct {
 	BlockSize               int64
-	MaxNumBatchedTokens     int64
-	MaxNumSeqs              int64
+	MaxNumBatchedTokens     int64 // 0: vLLM's default for the GPU
+	MaxNumSeqs              int64 // 0: vLLM's default for the GPU
 	MaxModelLen             int64 // 0: as long as the KV cache allows
 	GPUMemoryUtilization    float64
 	KVCacheDtype            string
@@ -144,6 +147,18 @@ type Output struct {
 func (s *Scenario) Digest() string {
 	sum := sha256.Sum256(s.Resolved())
 	return hex.EncodeToString(sum[:6])
+}
+
+// WorkloadDigest is equal for scenarios that have the same sessions: the same trace imported in the same way, or the same
+// generator with the same seed.
+func (s *Scenario) WorkloadDigest() string {
+	h := sha256.New()
+	for _, e := range s.entries() {
+		if strings.HasPrefix(e.key.path, "workload.") || e.key.path == "seed" && s.Workload.Source == "generate" {
+			fmt.Fprintf(h, "%s=%s\n", e.key.path, e.text)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:6])
 }
 
 // File is the name that Load or Parse was given; "" for a bundled scenario.

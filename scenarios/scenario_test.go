@@ -90,7 +90,7 @@ output: {interval_s: 1}
 func TestDefaultsAreWrittenOut(t *testing.T) {
 	s := mustParse(t, small)
 	resolved := string(s.Resolved())
-	for _, want := range []string{"  engine:\n    block_size: 16\n", "    max_model_len: null\n", "replay: closed\n", "faults: []\n",
+	for _, want := range []string{"  engine:\n    block_size: 16\n    max_num_batched_tokens: null\n", "    max_model_len: null\n", "replay: closed\n", "faults: []\n",
 		"  gate:\n    name: none\n  router:\n    name: round-robin\n", "  cpu_tier:\n    gib: 0\n", "slo:\n  ttft_s: null\n"} {
 		if !strings.Contains(resolved, want) {
 			t.Errorf("the resolved form lacks %q:\n%s", want, resolved)
@@ -138,6 +138,19 @@ func TestEveryDefaultIsInRange(t *testing.T) {
 	}
 	if n < 60 {
 		t.Fatalf("looked at %d keys only", n)
+	}
+}
+
+func TestWorkloadDigestFollowsTheSessionsOnly(t *testing.T) {
+	base := mustParse(t, small)
+	for set, same := range map[string]bool{"cluster.replicas=9": true, "policy.router=sticky": true, "seed=7": false, "workload.generate.sessions=3": false} {
+		other, err := base.Apply([]string{set})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (other.WorkloadDigest() == base.WorkloadDigest()) != same {
+			t.Errorf("%s: equal digests are %v, want %v", set, !same, same)
+		}
 	}
 }
 
