@@ -165,9 +165,7 @@ func (p *Extent) touch(i, lo, hi int32) {
 		p.free -= hi - lo
 	}
 	x.ref++
-	below := x.prev
-	p.join(i, x.next)
-	p.join(below, i)
+	p.join(x.prev, i)
 }
 
 // Grow implements Pool.
@@ -254,7 +252,6 @@ func (p *Extent) place(t *table, s prefix.Segment) {
 	i := p.newPiece(piece{lo: s.Lo, hi: s.Hi, ref: 1, lane: l, seq: p.seq, older: nowhere, newer: nowhere})
 	p.insert(i, below)
 	p.cached += int64(s.Hi - s.Lo - p.covered(l, s.Lo, s.Hi))
-	p.join(i, p.pieces[i].next)
 	p.join(below, i)
 	t.add(l, s.Lo, s.Hi)
 }
@@ -293,9 +290,6 @@ func (p *Extent) untouch(s span) {
 		}
 		below := x.prev
 		p.join(i, x.next)
-		if at == s.lo {
-			p.join(below, i)
-		}
 		i = below
 	}
 }
