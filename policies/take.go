@@ -21,8 +21,10 @@ func (c *Controller) take() bool {
 		return c.identify() && v.progress(f.Attempt, f.OutputTokens)
 	case Finished, Failed:
 		return v.close(f)
-	case ThreadFinished, SessionFinished:
-		return true
+	case ThreadFinished:
+		return f.Thread >= 0 && f.Session >= 0
+	case SessionFinished:
+		return f.Session >= 0
 	case MetricsSampled:
 		return v.setSample(f.Replica, f.Sample)
 	case BlocksStored, BlocksEvicted, BlocksCleared:

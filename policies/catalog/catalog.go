@@ -14,6 +14,8 @@ import (
 func Gates() []policies.Declaration {
 	return []policies.Declaration{
 		admission.None(),
+		admission.MaxSessions(),
+		admission.Session(),
 	}
 }
 
