@@ -8,46 +8,46 @@ import (
 // Seconds converts picoseconds to seconds, rounded once.
 func Seconds(ps int64) float64 { return float64(ps) / 1e12 }
 
-// turnColumns is one row of turns.parquet. A nil pointer is a null.
+// turnColumns is one row of turns.parquet. A nil pointer is a null. The doc tags are printed on the metrics page.
 type turnColumns struct {
-	Run            string   `parquet:"run,dict"`
-	Arm            string   `parquet:"arm,dict"`
-	Session        int32    `parquet:"session"`
-	Thread         int32    `parquet:"thread"`
-	Turn           int32    `parquet:"turn"`
-	Attempt        int32    `parquet:"attempt"`
-	Final          bool     `parquet:"final"`
-	Class          int32    `parquet:"class"`
-	Group          int32    `parquet:"group"`
-	Replica        *int32   `parquet:"replica"`
-	PrefillReplica *int32   `parquet:"prefill_replica"`
-	Arrival        *float64 `parquet:"arrival_s"`
-	Admitted       *float64 `parquet:"admitted_s"`
-	Sent           *float64 `parquet:"sent_s"`
-	Scheduled      *float64 `parquet:"scheduled_s"`
-	FirstToken     *float64 `parquet:"first_token_s"`
-	Done           *float64 `parquet:"done_s"`
-	Outcome        string   `parquet:"outcome,dict"`
-	AdmitReason    string   `parquet:"admit_reason,dict"`
-	RouteReason    string   `parquet:"route_reason,dict"`
-	GateWait       *float64 `parquet:"gate_wait_s"`
-	PromptTokens   int32    `parquet:"prompt_tokens"`
-	OutputTokens   int32    `parquet:"output_tokens"`
-	HitGPU         int32    `parquet:"hit_gpu_tokens"`
-	HitCPU         int32    `parquet:"hit_cpu_tokens"`
-	HitGlobal      int32    `parquet:"hit_global_tokens"`
-	Computed       int32    `parquet:"computed_tokens"`
-	Ceiling        int32    `parquet:"ceiling_tokens"`
-	Wasted         int32    `parquet:"wasted_tokens"`
-	WasteCause     string   `parquet:"waste_cause,dict"`
-	Preemptions    int32    `parquet:"preemptions"`
-	GateHolds      int32    `parquet:"gate_holds"`
-	UsageProbes    int32    `parquet:"usage_probes"`
-	PrefixProbes   int32    `parquet:"prefix_probes"`
-	ITLMax         *float64 `parquet:"itl_max_s"`
-	ToolGap        *float64 `parquet:"tool_gap_s"`
-	IdleTTFT       *float64 `parquet:"idle_ttft_s"`
-	IdleTPOT       *float64 `parquet:"idle_tpot_s"`
+	Run            string   `parquet:"run,dict" doc:"name of the run"`
+	Arm            string   `parquet:"arm,dict" doc:"name of the arm"`
+	Session        int32    `parquet:"session" doc:"session index of the trace"`
+	Thread         int32    `parquet:"thread" doc:"thread within the session, 0 is the root"`
+	Turn           int32    `parquet:"turn" doc:"turn number within the thread, from 1"`
+	Attempt        int32    `parquet:"attempt" doc:"1 for the first attempt of the turn"`
+	Final          bool     `parquet:"final" doc:"the last attempt of its turn; sums over turns use these"`
+	Class          int32    `parquet:"class" doc:"request class"`
+	Group          int32    `parquet:"group" doc:"group of the session (tenant, repository, prompt of a rollout), -1 for none"`
+	Replica        *int32   `parquet:"replica" doc:"replica that decoded; null when never dispatched"`
+	PrefillReplica *int32   `parquet:"prefill_replica" doc:"replica that prefilled, where it is another"`
+	Arrival        *float64 `parquet:"arrival_s" doc:"the attempt reaches the gate; null when it never did"`
+	Admitted       *float64 `parquet:"admitted_s" doc:"the gate admits it"`
+	Sent           *float64 `parquet:"sent_s" doc:"it is sent to the replica"`
+	Scheduled      *float64 `parquet:"scheduled_s" doc:"the engine schedules it for the first time"`
+	FirstToken     *float64 `parquet:"first_token_s" doc:"first output token at the client"`
+	Done           *float64 `parquet:"done_s" doc:"last output token, or the end of the attempt"`
+	Outcome        string   `parquet:"outcome,dict" doc:"finished, rejected, timed_out, superseded (a newer attempt took its place at the gate), failed (the replica failed it) or unstarted"`
+	AdmitReason    string   `parquet:"admit_reason,dict" doc:"reason of admission, or of the last hold"`
+	RouteReason    string   `parquet:"route_reason,dict" doc:"reason of the router's choice"`
+	GateWait       *float64 `parquet:"gate_wait_s" doc:"time at the gate; of an attempt that was never admitted all its life"`
+	PromptTokens   int32    `parquet:"prompt_tokens" doc:"prompt length"`
+	OutputTokens   int32    `parquet:"output_tokens" doc:"tokens produced"`
+	HitGPU         int32    `parquet:"hit_gpu_tokens" doc:"prompt tokens found in the GPU tier at first scheduling"`
+	HitCPU         int32    `parquet:"hit_cpu_tokens" doc:"likewise in the CPU tier"`
+	HitGlobal      int32    `parquet:"hit_global_tokens" doc:"likewise in the global store"`
+	Computed       int32    `parquet:"computed_tokens" doc:"prompt tokens computed, recomputation after preemption included"`
+	Ceiling        int32    `parquet:"ceiling_tokens" doc:"hit tokens with an infinite cache and ideal routing"`
+	Wasted         int32    `parquet:"wasted_tokens" doc:"prompt tokens computed again"`
+	WasteCause     string   `parquet:"waste_cause,dict" doc:"the cause of most of them: none, preempted, retry, restarted, evicted, elsewhere or cold"`
+	Preemptions    int32    `parquet:"preemptions" doc:"by the engine"`
+	GateHolds      int32    `parquet:"gate_holds" doc:"times the gate told it to wait"`
+	UsageProbes    int32    `parquet:"usage_probes" doc:"probes of KV usage"`
+	PrefixProbes   int32    `parquet:"prefix_probes" doc:"probes of the resident prefix"`
+	ITLMax         *float64 `parquet:"itl_max_s" doc:"longest gap between output tokens; null below two"`
+	ToolGap        *float64 `parquet:"tool_gap_s" doc:"from what triggered the turn to its arrival; null for the first turn of a session"`
+	IdleTTFT       *float64 `parquet:"idle_ttft_s" doc:"TTFT alone on an idle replica with a warm cache; null without an SLO"`
+	IdleTPOT       *float64 `parquet:"idle_tpot_s" doc:"TPOT likewise"`
 
 	slots    [11]float64
 	replicas [2]int32
@@ -55,45 +55,45 @@ type turnColumns struct {
 
 // sessionColumns is one row of sessions.parquet.
 type sessionColumns struct {
-	Run               string   `parquet:"run,dict"`
-	Arm               string   `parquet:"arm,dict"`
-	Session           int32    `parquet:"session"`
-	Name              string   `parquet:"session_name"`
-	Group             int32    `parquet:"group"`
-	Start             *float64 `parquet:"start_s"`
-	End               *float64 `parquet:"end_s"`
-	Turns             int32    `parquet:"turns"`
-	FinishedTurns     int32    `parquet:"finished_turns"`
-	PromptTokens      int64    `parquet:"prompt_tokens"`
-	OutputTokens      int64    `parquet:"output_tokens"`
-	ComputedTokens    int64    `parquet:"computed_tokens"`
-	GateWait          float64  `parquet:"gate_wait_s"`
-	AttemptsPreempted int32    `parquet:"attempts_preempted"`
-	ReplicasUsed      int32    `parquet:"replicas_used"`
-	Outcome           string   `parquet:"outcome,dict"`
+	Run               string   `parquet:"run,dict" doc:"name of the run"`
+	Arm               string   `parquet:"arm,dict" doc:"name of the arm"`
+	Session           int32    `parquet:"session" doc:"session index of the trace"`
+	Name              string   `parquet:"session_name" doc:"name of the session in its source"`
+	Group             int32    `parquet:"group" doc:"group, -1 for none"`
+	Start             *float64 `parquet:"start_s" doc:"first arrival; null when it never started"`
+	End               *float64 `parquet:"end_s" doc:"last completion; null when no turn finished"`
+	Turns             int32    `parquet:"turns" doc:"turns of the session"`
+	FinishedTurns     int32    `parquet:"finished_turns" doc:"turns that finished"`
+	PromptTokens      int64    `parquet:"prompt_tokens" doc:"sum over its turns"`
+	OutputTokens      int64    `parquet:"output_tokens" doc:"sum over its turns"`
+	ComputedTokens    int64    `parquet:"computed_tokens" doc:"prompt tokens computed for it"`
+	GateWait          float64  `parquet:"gate_wait_s" doc:"sum of its waits at the gate"`
+	AttemptsPreempted int32    `parquet:"attempts_preempted" doc:"attempts that a newer attempt replaced at the gate"`
+	ReplicasUsed      int32    `parquet:"replicas_used" doc:"replicas that served it"`
+	Outcome           string   `parquet:"outcome,dict" doc:"complete (every turn finished) or incomplete"`
 
 	slots [2]float64
 }
 
 // sampleColumns is one row of replicas.parquet.
 type sampleColumns struct {
-	Run            string  `parquet:"run,dict"`
-	Arm            string  `parquet:"arm,dict"`
-	Replica        int32   `parquet:"replica"`
-	T              float64 `parquet:"t_s"`
-	Running        int32   `parquet:"running"`
-	Waiting        int32   `parquet:"waiting"`
-	Usage          float64 `parquet:"usage"`
-	ResidentTokens int64   `parquet:"resident_tokens"`
-	CPUTokens      int64   `parquet:"cpu_tokens"`
-	InFlight       int32   `parquet:"in_flight"`
-	ComputedTokens int64   `parquet:"computed_tokens"`
-	OutputTokens   int64   `parquet:"output_tokens"`
-	HitTokens      int64   `parquet:"hit_tokens"`
-	PromptTokens   int64   `parquet:"prompt_tokens"`
-	EvictedTokens  int64   `parquet:"evicted_tokens"`
-	Busy           float64 `parquet:"busy_s"`
-	Preemptions    int32   `parquet:"preemptions"`
+	Run            string  `parquet:"run,dict" doc:"name of the run"`
+	Arm            string  `parquet:"arm,dict" doc:"name of the arm"`
+	Replica        int32   `parquet:"replica" doc:"replica index"`
+	T              float64 `parquet:"t_s" doc:"end of the interval; it starts at the end of the replica's former row, the first at 0"`
+	Running        int32   `parquet:"running" doc:"requests running at the end of the interval"`
+	Waiting        int32   `parquet:"waiting" doc:"requests waiting in the engine at its end"`
+	Usage          float64 `parquet:"usage" doc:"referenced KV blocks / usable blocks at its end"`
+	ResidentTokens int64   `parquet:"resident_tokens" doc:"tokens of cached content, referenced or idle, at its end"`
+	CPUTokens      int64   `parquet:"cpu_tokens" doc:"tokens in the CPU tier at its end"`
+	InFlight       int32   `parquet:"in_flight" doc:"attempts dispatched and not ended, at its end"`
+	ComputedTokens int64   `parquet:"computed_tokens" doc:"prompt tokens computed in the interval"`
+	OutputTokens   int64   `parquet:"output_tokens" doc:"tokens produced in it"`
+	HitTokens      int64   `parquet:"hit_tokens" doc:"tokens found cached by the turns first scheduled in it"`
+	PromptTokens   int64   `parquet:"prompt_tokens" doc:"prompt tokens of these turns"`
+	EvictedTokens  int64   `parquet:"evicted_tokens" doc:"tokens evicted in it"`
+	Busy           float64 `parquet:"busy_s" doc:"time computing in it"`
+	Preemptions    int32   `parquet:"preemptions" doc:"by the engine in it"`
 }
 
 // Outcomes of a session in sessions.parquet.
