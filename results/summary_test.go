@@ -2,9 +2,11 @@ package results
 
 import (
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -305,6 +307,32 @@ func TestEveryMetricIsDeclared(t *testing.T) {
 			if _, err := s.Metric(m.Name + ".p99"); err != nil {
 				t.Error(err)
 			}
+		}
+	}
+}
+
+// The samples read back from a folder are those that the summary's distributions were made of.
+func TestLatencies(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	s, err := writeSmall(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := LoadRun(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := run.Latencies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := s.Table()
+	for _, c := range []struct {
+		got  []float64
+		want Dist
+	}{{l.TTFT, w.TTFT}, {l.E2EL, w.E2EL}, {l.SessionTime, w.SessionTime}} {
+		if d := cmp.Diff(distOf(c.got), c.want); d != "" {
+			t.Error(d)
 		}
 	}
 }

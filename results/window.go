@@ -94,9 +94,27 @@ func (c *Collector) rowRates(w *Window) {
 	w.ComputedPrefillTPS = ratio(float64(computed), w.Length)
 }
 
+// turnTimes are latency samples in seconds of the turns that arrived in a span.
+type turnTimes struct {
+	ttft, engine, gate, queue, tpot, e2el, gaps []float64
+	latency                                     int64 // sum of e2el, ps
+}
+
+func (s *turnTimes) add(a *attempt) {
+	if d := since(a.arrival, a.done); d != Missing {
+		s.latency += d
+	}
+	s.ttft = appendSince(s.ttft, a.arrival, a.first)
+	s.engine = appendSince(s.engine, a.sent, a.first)
+	s.gate = appendSince(s.gate, 0, a.wait)
+	s.queue = appendSince(s.queue, a.sent, a.scheduled)
+	s.e2el = appendSince(s.e2el, a.arrival, a.done)
+	s.tpot = a.appendTPOT(s.tpot)
+}
+
 func (c *Collector) latencies(w *Window, sp span) {
-	var ttft, engine, gate, queue, tpot, e2el, gaps []float64
-	var waits, latency, completed int64
+	var s turnTimes
+	var waits, completed int64
 	for i := range c.attempts {
 		a := &c.attempts[i]
 		if a.final && a.finished() && sp.holds(a.done) {
@@ -118,29 +136,20 @@ func (c *Collector) latencies(w *Window, sp span) {
 			w.HeldTurns++
 		}
 		if a.toolGap != Missing {
-			gaps = append(gaps, Seconds(a.toolGap))
+			s.gaps = append(s.gaps, Seconds(a.toolGap))
 		}
-		if !a.finished() {
-			continue
+		if a.finished() {
+			w.Finished++
+			s.add(a)
 		}
-		w.Finished++
-		if d := since(a.arrival, a.done); d != Missing {
-			latency += d
-		}
-		ttft = appendSince(ttft, a.arrival, a.first)
-		engine = appendSince(engine, a.sent, a.first)
-		gate = appendSince(gate, 0, a.wait)
-		queue = appendSince(queue, a.sent, a.scheduled)
-		e2el = appendSince(e2el, a.arrival, a.done)
-		tpot = a.appendTPOT(tpot)
 	}
-	w.TTFT, w.TTFTEngine, w.GateWait, w.EngineQueue = distOf(ttft), distOf(engine), distOf(gate), distOf(queue)
-	w.TPOT, w.E2EL, w.ToolGap = distOf(tpot), distOf(e2el), distOf(gaps)
+	w.TTFT, w.TTFTEngine, w.GateWait, w.EngineQueue = distOf(s.ttft), distOf(s.engine), distOf(s.gate), distOf(s.queue)
+	w.TPOT, w.E2EL, w.ToolGap = distOf(s.tpot), distOf(s.e2el), distOf(s.gaps)
 	if w.TPOT.P50 != nil {
 		w.Interactivity = ratio(1, *w.TPOT.P50)
 	}
 	w.Thrash = ratio(float64(w.WastedTokens), float64(w.ComputedTokens))
-	w.GateShare = ratio(Seconds(waits), Seconds(latency))
+	w.GateShare = ratio(Seconds(waits), Seconds(s.latency))
 	w.TurnsPerS = ratio(float64(completed), w.Length)
 }
 
@@ -177,22 +186,24 @@ func (c *Collector) hits(w *Window, sp span) {
 }
 
 func (c *Collector) sessionMetrics(w *Window, sp span) {
-	var times []float64
 	var completed int64
 	for i := range c.sessions {
-		s := &c.sessions[i]
-		if !s.Complete {
-			continue
-		}
-		if sp.holds(s.EndPS) {
+		if s := &c.sessions[i]; s.Complete && sp.holds(s.EndPS) {
 			completed++
 		}
-		if sp.holds(s.StartPS) {
+	}
+	w.SessionTime = distOf(c.sessionTimes(sp))
+	w.SessionsPerH = ratio(float64(completed)*3600, w.Length)
+}
+
+func (c *Collector) sessionTimes(sp span) []float64 {
+	var times []float64
+	for i := range c.sessions {
+		if s := &c.sessions[i]; s.Complete && sp.holds(s.StartPS) {
 			times = appendSince(times, s.StartPS, s.EndPS)
 		}
 	}
-	w.SessionTime = distOf(times)
-	w.SessionsPerH = ratio(float64(completed)*3600, w.Length)
+	return times
 }
 
 func (w *Window) setLoad(load *load, sp span, totals *Totals) {
