@@ -26,9 +26,11 @@ type Extent struct {
 	cached       int64
 	seq          int64 // registrations so far
 
-	index                  streamIndex
+	index                  streamIndex // of contents
+	contents               []content
 	lanes                  []lane
 	pieces                 []piece
+	spareContent           int32 // heads of the lists of unused entries
 	spareLane, sparePiece  int32
 	oldestIdle, newestIdle int32 // ends of the free queue behind the bare blocks
 
@@ -56,8 +58,8 @@ var _ Pool = (*Extent)(nil)
 func NewExtent(usable int32, caching bool) *Extent {
 	return &Extent{
 		usable: usable, free: usable, bare: usable, caching: caching,
-		index:     newStreamIndex(),
-		spareLane: nowhere, sparePiece: nowhere,
+		index:        newStreamIndex(),
+		spareContent: nowhere, spareLane: nowhere, sparePiece: nowhere,
 		oldestIdle: nowhere, newestIdle: nowhere,
 	}
 }
@@ -84,24 +86,35 @@ func (p *Extent) ClearEvents() { p.events = p.events[:0] }
 func (p *Extent) Lookup(path []prefix.Segment, limit int32) (hits, idle int32) {
 	for _, s := range path {
 		hi := min(s.Hi, limit)
-		first := p.index.get(s.Stream)
-		if s.Lo >= hi || first == nowhere {
-			return hits, idle
-		}
-		p.rewind(first)
-		for at := s.Lo; at < hi; {
-			i, end := p.oldest(first, at, hi)
-			if i == nowhere {
+		at := s.Lo
+		for i := p.find(s.Stream, at); at < hi; i = p.pieces[i].right {
+			if i == nowhere || p.pieces[i].lo > at {
 				return hits, idle
 			}
+			x := &p.pieces[i]
+			end := min(x.hi, hi)
 			hits += end - at
-			if p.pieces[i].ref == 0 {
+			if x.ref == 0 {
 				idle += end - at
 			}
 			at = end
 		}
 	}
 	return hits, idle
+}
+
+// find is the lowest piece in the front of stream s with a block at or over at, or nowhere. It walks from the low end,
+// where paths enter a stream.
+func (p *Extent) find(s prefix.StreamID, at int32) int32 {
+	c := p.index.get(s)
+	if c == nowhere {
+		return nowhere
+	}
+	i := p.contents[c].left
+	for i != nowhere && p.pieces[i].hi <= at {
+		i = p.pieces[i].right
+	}
+	return i
 }
 
 // Open implements Pool.
@@ -123,19 +136,14 @@ func (p *Extent) Hold(h Handle, path []prefix.Segment, n int32) {
 	}
 	for _, s := range path {
 		hi := min(s.Hi, n)
-		for at := s.Lo; at < hi; {
-			first := p.index.get(s.Stream)
-			best, end := nowhere, hi
-			if first != nowhere {
-				p.rewind(first)
-				best, end = p.oldest(first, at, hi)
-			}
-			if best == nowhere {
+		at := s.Lo
+		for i := p.find(s.Stream, at); at < hi; i = p.pieces[i].right {
+			if i == nowhere || p.pieces[i].lo > at {
 				panic(fmt.Sprintf("kv: hold of block %d of stream %d, which is not resident", at, s.Stream))
 			}
-			l := p.pieces[best].lane
-			p.touch(best, at, end)
-			t.add(l, at, end)
+			end := min(p.pieces[i].hi, hi)
+			i = p.touch(i, at, end)
+			t.add(p.pieces[i].lane, at, end)
 			at = end
 		}
 	}
@@ -151,8 +159,8 @@ func (t *table) add(l, lo, hi int32) {
 	t.spans = append(t.spans, span{l, lo, hi})
 }
 
-// touch adds a holder to blocks [lo, hi) of piece i.
-func (p *Extent) touch(i, lo, hi int32) {
+// touch adds a holder to blocks [lo, hi) of piece i and returns the piece they are in now.
+func (p *Extent) touch(i, lo, hi int32) int32 {
 	if p.pieces[i].lo < lo {
 		i = p.split(i, lo)
 	}
@@ -165,7 +173,10 @@ func (p *Extent) touch(i, lo, hi int32) {
 		p.free -= hi - lo
 	}
 	x.ref++
-	p.join(x.prev, i)
+	if below := x.prev; p.join(below, i) {
+		return below
+	}
+	return i
 }
 
 // Grow implements Pool.
@@ -189,17 +200,22 @@ func (p *Extent) evict(n int32, first int) int32 {
 	i := p.oldestIdle
 	x := &p.pieces[i]
 	n = min(n, x.hi-x.lo)
-	x.hi -= n
-	p.cached -= int64(n - p.covered(x.lane, x.hi, x.hi+n))
+	hi := x.hi
+	lo := hi - n
+	x.hi = lo
+	c := p.lanes[x.lane].content
 	if p.record {
-		s := p.lanes[x.lane].stream
-		if e := len(p.events); e > first && p.events[e-1].Stream == s && p.events[e-1].Lo == x.hi+n {
-			p.events[e-1].Lo = x.hi
+		s := p.contents[c].stream
+		if e := len(p.events); e > first && p.events[e-1].Stream == s && p.events[e-1].Lo == hi {
+			p.events[e-1].Lo = lo
 		} else {
-			p.events = append(p.events, Event{Kind: Evicted, Stream: s, Lo: x.hi, Hi: x.hi + n})
+			p.events = append(p.events, Event{Kind: Evicted, Stream: s, Lo: lo, Hi: hi})
 		}
 	}
-	if x.lo == x.hi {
+	if x.front {
+		p.cached -= int64(n - p.promote(c, lo, hi))
+	}
+	if x = &p.pieces[i]; x.lo == x.hi {
 		p.dequeue(i)
 		p.drop(i)
 	}
@@ -230,29 +246,43 @@ func (p *Extent) Register(h Handle, path []prefix.Segment, from, to int32) {
 
 // place makes the blocks of s, which table t alone holds, resident: in the lane of the table's last blocks if they
 // belong to the same stream and there is room, so that copies that grow side by side do not change places, else in the
-// first lane with room.
+// first lane if there is room, else in a new one. What nobody has registered yet is in front, the rest behind.
 func (p *Extent) place(t *table, s prefix.Segment) {
+	c := p.index.get(s.Stream)
+	if c == nowhere {
+		c = p.newContent(s.Stream)
+	}
 	l, below, ok := nowhere, nowhere, false
-	if n := len(t.spans); n > 0 && p.lanes[t.spans[n-1].lane].stream == s.Stream {
+	if n := len(t.spans); n > 0 && p.lanes[t.spans[n-1].lane].content == c {
 		l = t.spans[n-1].lane
 		below, ok = p.room(l, s.Lo, s.Hi)
 	}
+	if first := p.contents[c].lanes; !ok && first != nowhere {
+		l = first
+		below, ok = p.room(l, s.Lo, s.Hi)
+	}
 	if !ok {
-		last := nowhere
-		for l = p.index.get(s.Stream); l != nowhere; last, l = l, p.lanes[l].next {
-			if below, ok = p.room(l, s.Lo, s.Hi); ok {
-				break
-			}
-		}
-		if l == nowhere {
-			l, below = p.newLane(s.Stream, last), nowhere
-		}
+		l, below = p.newLane(c), nowhere
 	}
 	p.seq++
-	i := p.newPiece(piece{lo: s.Lo, hi: s.Hi, ref: 1, lane: l, seq: p.seq, older: nowhere, newer: nowhere})
-	p.insert(i, below)
-	p.cached += int64(s.Hi - s.Lo - p.covered(l, s.Lo, s.Hi))
-	p.join(below, i)
+	for at := s.Lo; at < s.Hi; {
+		end, front, left := s.Hi, true, p.leftOf(c, at+1)
+		if right := p.rightOf(c, left); left != nowhere && p.pieces[left].hi > at {
+			end, front = min(end, p.pieces[left].hi), false
+		} else if right != nowhere {
+			end = min(end, p.pieces[right].lo)
+		}
+		i := p.newPiece(piece{lo: at, hi: end, ref: 1, lane: l, seq: p.seq})
+		p.insert(i, below)
+		if front {
+			p.enter(i, left)
+			p.cached += int64(end - at)
+		}
+		if !p.join(below, i) {
+			below = i
+		}
+		at = end
+	}
 	t.add(l, s.Lo, s.Hi)
 }
 
@@ -300,8 +330,8 @@ func (p *Extent) Reset() bool {
 		return false
 	}
 	p.index.clear()
-	p.lanes, p.pieces = p.lanes[:0], p.pieces[:0]
-	p.spareLane, p.sparePiece = nowhere, nowhere
+	p.contents, p.lanes, p.pieces = p.contents[:0], p.lanes[:0], p.pieces[:0]
+	p.spareContent, p.spareLane, p.sparePiece = nowhere, nowhere, nowhere
 	p.oldestIdle, p.newestIdle = nowhere, nowhere
 	p.bare = p.usable
 	p.cached = 0

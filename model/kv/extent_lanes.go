@@ -9,24 +9,33 @@ import (
 // nowhere is the index of no piece and of no lane.
 const nowhere int32 = -1
 
-// piece is a run of resident blocks [lo, hi) of one lane with the same reference count. Blocks that differ in their
-// order of registration share a piece only where no copy in another lane could tell.
+// piece is a run of resident blocks [lo, hi) of one lane with the same reference count. It is in front or behind as a
+// whole.
 type piece struct {
 	lo, hi       int32
 	ref          int32
 	lane         int32
 	prev, next   int32 // in the lane, ascending; next links unused pieces
+	left, right  int32 // in the front of the stream, ascending
 	older, newer int32 // in the free queue, while ref is 0
-	seq          int64 // number of the registration; of two copies the smaller is the one that is found
+	seq          int64 // number of the registration; of two pieces behind, the smaller comes to the front first
+	front        bool
 }
 
 // lane is one resident copy of parts of a stream: pieces that do not overlap. A stream has a second lane only where the
 // same content is resident twice. Tables name lanes by index, so a lane keeps its index until it is empty.
 type lane struct {
-	stream     prefix.StreamID
+	content    int32
 	head, tail int32 // pieces, lowest and highest
 	prev, next int32 // lanes of the same stream; next links unused lanes
-	cursor     int32 // scratch of walks over all lanes of a stream
+}
+
+// content is what is resident of one stream: its lanes, and its front, that is, for each resident block, the copy that
+// was registered first. Lookups see the front alone; a copy stays in it until it is evicted.
+type content struct {
+	stream      prefix.StreamID
+	lanes       int32 // first lane; links unused entries
+	left, right int32 // ends of the front
 }
 
 func (p *Extent) newPiece(x piece) int32 {
@@ -40,48 +49,65 @@ func (p *Extent) newPiece(x piece) int32 {
 	return i
 }
 
-// newLane adds an empty lane to stream s behind lane last, or as its first when last is nowhere.
-func (p *Extent) newLane(s prefix.StreamID, last int32) int32 {
-	x := lane{stream: s, head: nowhere, tail: nowhere, prev: last, next: nowhere}
-	i := p.spareLane
-	if i == nowhere {
-		p.lanes = append(p.lanes, x)
-		i = int32(len(p.lanes) - 1)
+// newContent makes an entry for stream s, which has none.
+func (p *Extent) newContent(s prefix.StreamID) int32 {
+	x := content{stream: s, lanes: nowhere, left: nowhere, right: nowhere}
+	c := p.spareContent
+	if c == nowhere {
+		p.contents = append(p.contents, x)
+		c = int32(len(p.contents) - 1)
 	} else {
-		p.spareLane = p.lanes[i].next
-		p.lanes[i] = x
+		p.spareContent = p.contents[c].lanes
+		p.contents[c] = x
 	}
-	if last == nowhere {
-		p.index.set(s, i)
-	} else {
-		p.lanes[last].next = i
-	}
-	return i
+	p.index.set(s, c)
+	return c
 }
 
-// dropLane removes an empty lane from its stream.
+// newLane adds an empty lane to content c, behind its first.
+func (p *Extent) newLane(c int32) int32 {
+	first := p.contents[c].lanes
+	x := lane{content: c, head: nowhere, tail: nowhere, prev: first, next: nowhere}
+	if first != nowhere {
+		x.next = p.lanes[first].next
+	}
+	l := p.spareLane
+	if l == nowhere {
+		p.lanes = append(p.lanes, x)
+		l = int32(len(p.lanes) - 1)
+	} else {
+		p.spareLane = p.lanes[l].next
+		p.lanes[l] = x
+	}
+	if x.next != nowhere {
+		p.lanes[x.next].prev = l
+	}
+	if first == nowhere {
+		p.contents[c].lanes = l
+	} else {
+		p.lanes[first].next = l
+	}
+	return l
+}
+
+// dropLane removes an empty lane, and its content when that was the last.
 func (p *Extent) dropLane(l int32) {
 	x := &p.lanes[l]
-	switch {
-	case x.prev != nowhere:
-		p.lanes[x.prev].next = x.next
-	case x.next != nowhere:
-		p.index.set(x.stream, x.next)
-	default:
-		p.index.remove(x.stream)
-	}
+	c := &p.contents[x.content]
 	if x.next != nowhere {
 		p.lanes[x.next].prev = x.prev
 	}
-	x.next = p.spareLane
-	p.spareLane = l
+	if x.prev != nowhere {
+		p.lanes[x.prev].next = x.next
+	} else {
+		c.lanes = x.next
+	}
+	if c.lanes == nowhere {
+		p.index.remove(c.stream)
+		c.lanes, p.spareContent = p.spareContent, x.content
+	}
+	x.next, p.spareLane = p.spareLane, l
 }
-
-// alone says whether lane l is the only one of its stream.
-func (p *Extent) alone(l int32) bool { return p.lanes[l].prev == nowhere && p.lanes[l].next == nowhere }
-
-// firstLane is the first lane of the stream that l belongs to.
-func (p *Extent) firstLane(l int32) int32 { return p.index.get(p.lanes[l].stream) }
 
 // insert puts piece i into its lane behind piece below (nowhere: at the low end).
 func (p *Extent) insert(i, below int32) {
@@ -100,10 +126,14 @@ func (p *Extent) insert(i, below int32) {
 	}
 }
 
-// drop takes piece i, which is in no queue, out of its lane, and the lane out of its stream when it was the last.
+// drop takes piece i, which is in no queue, out of its lane and out of the front, and the lane out of its stream when it
+// was the last.
 func (p *Extent) drop(i int32) {
 	x := &p.pieces[i]
 	l := &p.lanes[x.lane]
+	if x.front {
+		p.leave(i)
+	}
 	if x.prev == nowhere {
 		l.head = x.next
 	} else {
@@ -125,47 +155,48 @@ func (p *Extent) drop(i int32) {
 // neighbours in the free queue, the upper one first.
 func (p *Extent) split(i, at int32) int32 {
 	x := p.pieces[i]
-	u := p.newPiece(piece{lo: at, hi: x.hi, ref: x.ref, lane: x.lane, seq: x.seq, older: nowhere, newer: nowhere})
+	u := p.newPiece(piece{lo: at, hi: x.hi, ref: x.ref, lane: x.lane, seq: x.seq})
 	p.pieces[i].hi = at
 	p.insert(u, i)
+	if x.front {
+		p.enter(u, i)
+	}
 	if x.ref == 0 {
 		p.enqueue(u, x.older)
 	}
 	return u
 }
 
-// join makes one piece of i and the piece above it, u, if both are there and nothing can tell them apart; what is left
-// is i.
-func (p *Extent) join(i, u int32) {
+// join makes one piece of i and the piece above it, u, if both are there and nothing can tell them apart, and says
+// whether it did; what is left is i.
+func (p *Extent) join(i, u int32) bool {
 	if i == nowhere || u == nowhere {
-		return
+		return false
 	}
 	x, y := &p.pieces[i], &p.pieces[u]
-	if x.hi != y.lo || x.ref != y.ref || (x.ref == 0 && y.newer != i) {
-		return
+	if x.hi != y.lo || x.ref != y.ref || x.front != y.front || (x.ref == 0 && y.newer != i) {
+		return false
 	}
-	if x.seq != y.seq && p.between(x.lane, y.lo, y.hi, min(x.seq, y.seq), max(x.seq, y.seq)) {
-		return
+	if !x.front && x.seq != y.seq && p.between(x.lane, y.lo, y.hi, min(x.seq, y.seq), max(x.seq, y.seq)) {
+		return false
 	}
 	if y.ref == 0 {
 		p.dequeue(u)
 	}
 	x.hi = y.hi
 	p.drop(u)
+	return true
 }
 
-// between says whether another lane of the stream than l has a copy of one of the blocks [lo, hi) that was registered
-// after a and before b.
+// between says whether another lane of the stream than l has, behind the front, a copy of one of the blocks [lo, hi) that
+// was registered after a and before b.
 func (p *Extent) between(l, lo, hi int32, a, b int64) bool {
-	if p.alone(l) {
-		return false
-	}
-	for o := p.firstLane(l); o != nowhere; o = p.lanes[o].next {
+	for o := p.contents[p.lanes[l].content].lanes; o != nowhere; o = p.lanes[o].next {
 		if o == l {
 			continue
 		}
 		for i := p.above(o, lo); i != nowhere && p.pieces[i].lo < hi; i = p.pieces[i].next {
-			if s := p.pieces[i].seq; a < s && s < b {
+			if x := &p.pieces[i]; !x.front && a < x.seq && x.seq < b {
 				return true
 			}
 		}
@@ -198,77 +229,98 @@ func (p *Extent) room(l, lo, hi int32) (below int32, ok bool) {
 	return below, below == nowhere || p.pieces[below].hi <= lo
 }
 
-// covered counts the blocks of [lo, hi) that are resident in lanes other than l of the same stream.
-func (p *Extent) covered(l, lo, hi int32) int32 {
-	if p.alone(l) {
-		return 0
+// enter puts piece i into the front of its stream, to the right of piece left (nowhere: at the low end).
+func (p *Extent) enter(i, left int32) {
+	x := &p.pieces[i]
+	c := &p.contents[p.lanes[x.lane].content]
+	x.front, x.left = true, left
+	if left == nowhere {
+		x.right, c.left = c.left, i
+	} else {
+		x.right, p.pieces[left].right = p.pieces[left].right, i
 	}
-	first := p.firstLane(l)
-	for o := first; o != nowhere; o = p.lanes[o].next {
-		p.lanes[o].cursor = nowhere
-		if o != l {
-			p.lanes[o].cursor = p.above(o, lo)
-		}
+	if x.right == nowhere {
+		c.right = i
+	} else {
+		p.pieces[x.right].left = i
+	}
+}
+
+// leave takes piece i out of the front.
+func (p *Extent) leave(i int32) {
+	x := &p.pieces[i]
+	c := &p.contents[p.lanes[x.lane].content]
+	if x.left == nowhere {
+		c.left = x.right
+	} else {
+		p.pieces[x.left].right = x.right
+	}
+	if x.right == nowhere {
+		c.right = x.left
+	} else {
+		p.pieces[x.right].left = x.left
+	}
+}
+
+// leftOf is the highest piece in the front of content c with a block under at, or nowhere, walking from the high end.
+func (p *Extent) leftOf(c, at int32) int32 {
+	i := p.contents[c].right
+	for i != nowhere && p.pieces[i].lo >= at {
+		i = p.pieces[i].left
+	}
+	return i
+}
+
+// rightOf is what follows piece left in the front of content c; nowhere is before the first.
+func (p *Extent) rightOf(c, left int32) int32 {
+	if left == nowhere {
+		return p.contents[c].left
+	}
+	return p.pieces[left].right
+}
+
+// promote brings to the front what lies behind it in blocks [lo, hi) of content c, which the front has lost, the first
+// registered first, and returns how many blocks that is.
+func (p *Extent) promote(c, lo, hi int32) int32 {
+	if p.lanes[p.contents[c].lanes].next == nowhere {
+		return 0
 	}
 	n := int32(0)
 	for at := lo; at < hi; {
-		reach, next := at, hi
-		for o := first; o != nowhere; o = p.lanes[o].next {
-			i := p.advance(o, at)
-			switch {
-			case i == nowhere:
-			case p.pieces[i].lo <= at:
-				reach = max(reach, min(p.pieces[i].hi, hi))
-			default:
-				next = min(next, p.pieces[i].lo)
-			}
+		i, end := p.firstBehind(c, at, hi)
+		if i == nowhere {
+			at = end
+			continue
 		}
-		n += reach - at
-		if reach == at {
-			reach = next
+		if p.pieces[i].lo < at {
+			i = p.split(i, at)
 		}
-		at = reach
+		if p.pieces[i].hi > end {
+			p.split(i, end)
+		}
+		p.enter(i, p.leftOf(c, at))
+		p.join(i, p.pieces[i].next)
+		n += end - at
+		at = end
 	}
 	return n
 }
 
-// advance moves the cursor of lane o up to the first piece with a block at or over at, and returns it.
-func (p *Extent) advance(o, at int32) int32 {
-	i := p.lanes[o].cursor
-	for i != nowhere && p.pieces[i].hi <= at {
-		i = p.pieces[i].next
-	}
-	p.lanes[o].cursor = i
-	return i
-}
-
-// rewind puts the cursors of a stream's lanes at their low ends.
-func (p *Extent) rewind(first int32) {
-	for o := first; o != nowhere; o = p.lanes[o].next {
-		p.lanes[o].cursor = p.lanes[o].head
-	}
-}
-
-// oldest returns the piece that holds the first-registered copy of block at, and the block, at most hi, before which
-// that piece stops being the first; nowhere if the block is not resident. Cursors must be at or under at.
-func (p *Extent) oldest(first, at, hi int32) (best, end int32) {
-	best = nowhere
-	for o := first; o != nowhere; o = p.lanes[o].next {
-		i := p.advance(o, at)
-		if i != nowhere && p.pieces[i].lo <= at && (best == nowhere || p.pieces[i].seq < p.pieces[best].seq) {
+// firstBehind returns the first-registered piece behind the front that has block at, and the block, at most hi, before
+// which it ends or an earlier one begins. If there is none, end is where the next piece begins.
+func (p *Extent) firstBehind(c, at, hi int32) (best, end int32) {
+	best, end = nowhere, hi
+	for l := p.contents[c].lanes; l != nowhere; l = p.lanes[l].next {
+		if i := p.below(l, at+1); i != nowhere && p.pieces[i].hi > at && (best == nowhere || p.pieces[i].seq < p.pieces[best].seq) {
 			best = i
 		}
 	}
-	if best == nowhere {
-		return nowhere, at
+	if best != nowhere {
+		end = min(end, p.pieces[best].hi)
 	}
-	end = min(p.pieces[best].hi, hi)
-	if p.lanes[first].next == nowhere {
-		return best, end
-	}
-	for o := first; o != nowhere; o = p.lanes[o].next {
-		for i := p.lanes[o].cursor; i != nowhere && p.pieces[i].lo < end; i = p.pieces[i].next {
-			if p.pieces[i].lo > at && p.pieces[i].seq < p.pieces[best].seq {
+	for l := p.contents[c].lanes; l != nowhere; l = p.lanes[l].next {
+		for i := p.above(l, at+1); i != nowhere && p.pieces[i].lo < end; i = p.pieces[i].next {
+			if p.pieces[i].lo > at && (best == nowhere || p.pieces[i].seq < p.pieces[best].seq) {
 				end = p.pieces[i].lo
 			}
 		}

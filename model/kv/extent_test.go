@@ -155,13 +155,15 @@ func (p *Extent) check() error {
 	return p.checkQueue(pieces)
 }
 
-// checkStream walks the lanes of one stream, takes what it finds from holders, and counts pieces and distinct blocks.
-func (p *Extent) checkStream(s prefix.StreamID, first int32, holders map[[2]int32]int32) (pieces int, cached int64, err error) {
-	distinct := map[int32]bool{}
+// checkStream walks the lanes and the front of content c, takes what it finds from holders, and counts pieces and
+// distinct blocks.
+func (p *Extent) checkStream(s prefix.StreamID, c int32, holders map[[2]int32]int32) (pieces int, cached int64, err error) {
+	distinct := map[int32]int32{} // the piece of the first registered copy
+	fronts := 0
 	before := nowhere
-	for l := first; l != nowhere; before, l = l, p.lanes[l].next {
+	for l := p.contents[c].lanes; l != nowhere; before, l = l, p.lanes[l].next {
 		x := p.lanes[l]
-		if x.stream != s || x.prev != before || x.head == nowhere {
+		if x.content != c || x.prev != before || x.head == nowhere {
 			return 0, 0, fmt.Errorf("stream %d: lane %d is %+v", s, l, x)
 		}
 		prev := nowhere
@@ -172,21 +174,44 @@ func (p *Extent) checkStream(s prefix.StreamID, first int32, holders map[[2]int3
 				return 0, 0, fmt.Errorf("lane %d: piece %d is %+v", l, i, y)
 			}
 			end = y.hi
+			pieces++
+			if y.front {
+				fronts++
+			}
 			for b := y.lo; b < y.hi; b++ {
-				distinct[b] = true
+				if f, ok := distinct[b]; !ok || y.front || (!p.pieces[f].front && y.seq < p.pieces[f].seq) {
+					distinct[b] = i
+				}
 				k := [2]int32{l, b}
 				if holders[k] != y.ref {
 					return 0, 0, fmt.Errorf("lane %d block %d: ref %d, %d holders", l, b, y.ref, holders[k])
 				}
 				delete(holders, k)
 			}
-			pieces++
 		}
 		if x.tail != prev {
 			return 0, 0, fmt.Errorf("lane %d: tail %d, want %d", l, x.tail, prev)
 		}
 	}
-	return pieces, int64(len(distinct)), nil
+	left, end := nowhere, int32(0)
+	for i := p.contents[c].left; i != nowhere; left, i = i, p.pieces[i].right {
+		y := p.pieces[i]
+		if !y.front || y.left != left || y.lo < end {
+			return 0, 0, fmt.Errorf("stream %d: front piece %d is %+v", s, i, y)
+		}
+		end = y.hi
+		fronts--
+		for b := y.lo; b < y.hi; b++ {
+			if distinct[b] != i {
+				return 0, 0, fmt.Errorf("stream %d block %d: piece %d is in front, want %d", s, b, i, distinct[b])
+			}
+			cached++
+		}
+	}
+	if fronts != 0 || left != p.contents[c].right || cached != int64(len(distinct)) || p.contents[c].stream != s {
+		return 0, 0, fmt.Errorf("stream %d: %+v, front differs by %d pieces, has %d blocks of %d", s, p.contents[c], fronts, cached, len(distinct))
+	}
+	return pieces, cached, nil
 }
 
 // checkQueue walks the free queue and the unused pieces; pieces is how many are in lanes.

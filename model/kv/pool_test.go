@@ -217,8 +217,10 @@ func (w *world) register(r *request, to int32) {
 	w.ref.Register(r.h, path, r.registered, to)
 	w.ext.Register(r.h, path, r.registered, to)
 	r.registered = to
-	if n := len(w.ext.tables[r.h].spans); w.caching && !w.ext.alone(w.ext.tables[r.h].spans[n-1].lane) {
-		w.counts["registered beside a copy"]++
+	if n := len(w.ext.tables[r.h].spans); n > 0 {
+		if l := w.ext.lanes[w.ext.tables[r.h].spans[n-1].lane]; l.prev != nowhere || l.next != nowhere {
+			w.counts["registered beside a copy"]++
+		}
 	}
 }
 
@@ -311,7 +313,7 @@ func (p *Extent) queueContent(dst []key) []key {
 	for i := p.oldestIdle; i != nowhere; i = p.pieces[i].newer {
 		x := p.pieces[i]
 		for b := x.hi - 1; b >= x.lo; b-- {
-			dst = append(dst, key{p.lanes[x.lane].stream, b})
+			dst = append(dst, key{p.contents[p.lanes[x.lane].content].stream, b})
 		}
 	}
 	return dst
