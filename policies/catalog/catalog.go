@@ -25,6 +25,12 @@ func Routers() []policies.Declaration {
 		routing.RoundRobin(),
 		routing.LeastRequests(),
 		routing.Sticky(),
+		routing.VLLMDP(),
+		routing.LMetric(),
+		routing.Bailian(),
+		routing.SMetric(),
+		routing.SMetricFigure(),
+		routing.Oracle(),
 	}
 }
 

@@ -1,0 +1,63 @@
+package routing
+
+import "github.com/sluice-sim/sluice/policies"
+
+// Reads resident prefixes, the ledger's uncached tokens that are queued (Q) and the number of requests (BS). Keeps
+// nothing. Ties go to the lowest replica. The paper's hotspot detector is not here.
+// Source: arXiv 2603.15202; Dynamo's lmetric plugin; spec: policies 3.9.
+
+// LMetric declares the router that takes the smallest product of new tokens and batch size.
+func LMetric() policies.Declaration {
+	return policies.Declaration{
+		Name:    "lmetric",
+		Doc:     "Takes the smallest (queued prefill tokens + this prompt's uncached tokens) x (requests + 1); lowest replica on a tie.",
+		Source:  "arXiv 2603.15202; spec: policies 3.9",
+		Needs:   policies.NeedsSamples | policies.NeedsKVEvents,
+		Missing: "Without a sample the turns in flight count. Without KV events a thread's last turn is taken to be resident where it went, and nothing else.",
+		Knobs: []policies.Knob{
+			{Name: "include_queue", Kind: policies.BoolKnob, Default: policies.Value{Bool: true}, Doc: "whether tokens of turns that are queued count, not only this turn's"},
+			{Name: "bs_plus_one", Kind: policies.BoolKnob, Default: policies.Value{Bool: true}, Doc: "whether this turn counts as a request; if not, an idle replica scores 0 whatever it holds"},
+			batchKnob(),
+		},
+		NewRouter: func(_ policies.Env, p policies.Params) policies.Router {
+			return &lmetric{queue: p["include_queue"].Bool, plusOne: p["bs_plus_one"].Bool, batch: batchOf(p)}
+		},
+	}
+}
+
+type lmetric struct {
+	queue, plusOne bool
+	batch          batchSource
+	hits           []int32
+}
+
+func (*lmetric) Observe(policies.Time, *policies.View, *policies.Fact) {}
+
+func (m *lmetric) Route(now policies.Time, v *policies.View, t *policies.Turn) (policies.ReplicaID, policies.Reason) {
+	return m.Peek(now, v, t), policies.BestScore
+}
+
+func (m *lmetric) Peek(_ policies.Time, v *policies.View, t *policies.Turn) policies.ReplicaID {
+	m.hits = hitsOf(v, t, m.hits)
+	best, least := policies.NoReplica, int64(0)
+	for _, r := range v.Up() {
+		queued := int64(0)
+		if m.queue {
+			queued = v.QueuedTokens(r)
+		}
+		batch := m.batch.of(v, r)
+		if m.plusOne {
+			batch++
+		}
+		score := lmetricScore(queued, t.Prompt.Tokens-m.hits[r], batch)
+		if best == policies.NoReplica || score < least {
+			best, least = r, score
+		}
+	}
+	return best
+}
+
+// lmetricScore is (queued + n) x batch, with at least one new token.
+func lmetricScore(queued int64, n int32, batch int64) int64 {
+	return (queued + int64(max(n, 1))) * batch
+}
