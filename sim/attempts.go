@@ -81,6 +81,9 @@ func (r *run) arrive(turn int32, now int64) {
 		// A former attempt may have computed all of the prompt.
 		x.row.CeilingTokens = (rec.Prompt.Tokens - 1) / r.cfg.Engine.BlockTokens * r.cfg.Engine.BlockTokens
 	}
+	if r.cfg.IdleLatency {
+		r.idleLatency(x)
+	}
 	t.live++
 	ss.live++
 	if r.cfg.Clients.TimeoutPS > 0 {

@@ -80,6 +80,8 @@ type Config struct {
 	GateParams, RouterParams policies.Params
 	Capability               policies.Capability // of one replica
 
+	IdleLatency bool // work out what each turn would take alone on an idle, warm replica (for SLO feasibility)
+
 	IntervalPS int64 // of replica samples
 	MaxSamples int   // samples kept for one replica; the interval doubles when they would be more
 	Check      bool  // check invariants all along, not only at the end

@@ -57,3 +57,25 @@ func (r *run) prefillPS(n, past int32) int64 {
 	r.chunk[0] = latency.Chunk{Tokens: n, Past: past}
 	return r.cfg.Law.Picoseconds(&latency.Batch{Prefill: r.chunk[:], Sampled: 1})
 }
+
+// idleLatency works out what an attempt would take alone on an idle replica that holds everything the ceiling counts:
+// its prefill in chunks of the token budget, then decode steps of one row at the mean context.
+func (r *run) idleLatency(x *attempt) {
+	past := x.row.CeilingTokens
+	ttft := int64(0)
+	for past < x.prompt.Tokens {
+		n := min(x.prompt.Tokens-past, r.cfg.Engine.MaxBatchedTokens)
+		ttft += r.prefillPS(n, past)
+		past += n
+	}
+	x.row.IdleTTFTPS = ttft + r.apiPS
+	if x.outputTokens > 1 {
+		context := int64(x.prompt.Tokens) + int64(x.outputTokens)/2
+		windowed := context
+		if w := r.cfg.Law.Window(); w > 0 {
+			windowed = min(context, int64(w))
+		}
+		a, b, c := r.cfg.Law.DecodeCoefficients(1)
+		x.row.IdleTPOTPS = a + b*context + c*windowed
+	}
+}

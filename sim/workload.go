@@ -210,7 +210,8 @@ func toPS(x float64) int64 {
 	return v
 }
 
-// start begins a session: the turns that wait for nothing arrive, in open replay all of them at their recorded times.
+// start begins a session: the turns that wait for nothing arrive at their recorded offsets from its start, in open
+// replay all of them.
 func (r *run) start(session int32, now int64) {
 	ss := &r.sessions[session]
 	ss.started = true
@@ -226,7 +227,7 @@ func (r *run) start(session int32, now int64) {
 			}
 			r.agenda.push(now+toPS(float64(tr.Turns[j].StartNS)*nsToPS/speed), turnArrives, t, 0)
 		case r.turns[t].waits == 0:
-			r.agenda.push(now, turnArrives, t, 0)
+			r.agenda.push(now+max(tr.Turns[j].StartNS, 0)*nsToPS, turnArrives, t, 0)
 		}
 	}
 }

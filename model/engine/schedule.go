@@ -217,18 +217,16 @@ func blocksFor(tokens, block int32) int32 { return (tokens + block - 1) / block 
 func (e *Engine) advance(st *Step) {
 	st.Tokens = 0
 	sh := &st.Shape
-	sh.DecodeRows, sh.DecodeContext, sh.DecodeWindowed, sh.Sampled = 0, 0, 0, 0
+	sh.DecodeRows, sh.DecodeContext, sh.DecodeWindowed = 0, 0, 0
+	sh.Sampled = int32(len(st.Entries)) // vLLM computes logits for one row of every request, unfinished chunks included
 	sh.Prefill = sh.Prefill[:0]
 	for i := range st.Entries {
 		x := &st.Entries[i]
 		r := &e.requests[x.Slot]
 		r.computed += x.Tokens
 		x.Yields = r.computed >= r.tokens+r.inFlight
-		if x.Yields {
-			sh.Sampled++
-			if e.cfg.Async {
-				r.inFlight++
-			}
+		if x.Yields && e.cfg.Async {
+			r.inFlight++
 		}
 		st.Tokens += x.Tokens
 		if x.Tokens == 1 && x.Past > 0 {

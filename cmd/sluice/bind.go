@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/sluice-sim/sluice/exact"
+	"github.com/sluice-sim/sluice/model/engine"
+	"github.com/sluice-sim/sluice/model/latency"
+	"github.com/sluice-sim/sluice/policies"
+	"github.com/sluice-sim/sluice/policies/catalog"
+	"github.com/sluice-sim/sluice/results"
+	"github.com/sluice-sim/sluice/scenarios"
+	"github.com/sluice-sim/sluice/sim"
+	"github.com/sluice-sim/sluice/traces"
+)
+
+// workload is the sessions that all arms with the same workload share. It is only read.
+type workload struct {
+	trace       *traces.Trace // before turns over an arm's context limit are dropped
+	traceDigest string
+}
+
+// loadWorkload imports or generates the sessions of a scenario.
+func loadWorkload(ctx context.Context, sc *scenarios.Scenario) (*workload, error) {
+	var tr *traces.Trace
+	var err error
+	if sc.Workload.Source == "generate" {
+		tr, err = traces.Generate(sc.Workload.Generate.Name, uint64(sc.Seed), sc.Workload.Generate.Generator())
+	} else {
+		t := &sc.Workload.Trace
+		tr, err = traces.Open(sc.Path("workload.trace.path"), t.Format, traces.Options{
+			IdleCapNS: rounded(t.IdleCapS * 1e9), SharedPrefix: traces.SharedPrefix(t.SharedPrefix),
+			OutputReuse: traces.OutputReuse(t.OutputReuse), Models: traces.ModelChoice(t.Models),
+		})
+		if err == nil && t.Sessions > 0 {
+			tr = traces.Head(tr, int(t.Sessions))
+		}
+	}
+	if err != nil {
+		return nil, badInput(err)
+	}
+	return &workload{trace: tr, traceDigest: tr.Digest()}, ctx.Err()
+}
+
+// runArm simulates one scenario over its workload.
+func runArm(ctx context.Context, sc *scenarios.Scenario, w *workload, sink results.Sink, progress func(done, total int64)) (*results.Totals, error) {
+	cfg, err := bind(sc, w)
+	if err != nil {
+		return nil, badInput(err)
+	}
+	cfg.Progress = progress
+	totals, err := sim.Run(ctx, cfg, sink)
+	var in *sim.InputError
+	if errors.As(err, &in) {
+		err = badInput(err)
+	}
+	return totals, err
+}
+
+// infiniteBlocks is the KV of a replica with an infinite cache: more than any run that this machine can hold fills.
+const infiniteBlocks = 1 << 30
+
+// bind turns a scenario into a run.
+func bind(sc *scenarios.Scenario, w *workload) (*sim.Config, error) {
+	setup, err := deployment(sc)
+	if err != nil {
+		return nil, err
+	}
+	law, err := latency.New(setup)
+	if err != nil {
+		return nil, sc.Problem("cluster.gpu", err.Error())
+	}
+	blocks, err := kvBlocks(sc, setup)
+	if err != nil {
+		return nil, err
+	}
+	e := engineConfig(sc, setup, law)
+	cfg := &sim.Config{
+		Seed: uint64(sc.Seed), Open: sc.Replay == "open",
+		Arrivals: arrivals(sc),
+		Clients: sim.Clients{
+			TimeoutPS: rounded(sc.Clients.TimeoutS * 1e12), Retries: int32(sc.Clients.Retries),
+			RetryDelayPS: rounded(sc.Clients.RetryDelayS * 1e12), CancelUpstream: sc.Clients.CancelUpstream,
+		},
+		Signals: sim.Signals{
+			ScrapePS: rounded(sc.Signals.ScrapeS * 1e12), ProbeIPCPS: rounded(sc.Signals.ProbeIPCS * 1e12),
+			ProbeTimeoutPS: rounded(sc.Signals.ProbeTimeoutS * 1e12), KVEventDelayPS: rounded(sc.Signals.KVEventDelayS * 1e12),
+		},
+		Replicas: int(sc.Cluster.Replicas), GPUsPerReplica: int(sc.Cluster.TensorParallel),
+		KVBlocks: blocks, Law: law, IntervalPS: rounded(sc.Output.IntervalS * 1e12), MaxSamples: 5000,
+		IdleLatency: sc.SLO != (scenarios.SLO{}),
+	}
+	if cfg.MaxModelLen, err = maxModelLen(sc, blocks); err != nil {
+		return nil, err
+	}
+	e.MaxModelLen = cfg.MaxModelLen
+	cfg.Engine = e
+	context := cfg.MaxModelLen
+	if n := sc.Workload.Trace.MaxContext; sc.Workload.Source == "trace" && n > 0 && n < int64(context) {
+		context = int32(n)
+	}
+	cfg.Trace = traces.DropOverContext(w.trace, context)
+	if len(cfg.Trace.Sessions) == 0 {
+		return nil, sc.Problem("workload", fmt.Sprintf("no session is left: every turn is above the context limit of %d tokens", context))
+	}
+	cfg.Ceiling = traces.Ceiling(cfg.Trace, e.BlockTokens)
+	cfg.Capability = policies.Capability{
+		KVTokens: int64(blocks) * int64(e.BlockTokens), BlockTokens: e.BlockTokens, PrefillTokensPerSec: law.PrefillRate(8192),
+		AttentionDoubling: law.AttentionDoubling(), MaxBatchedTokens: e.MaxBatchedTokens,
+	}
+	if cfg.Gate, err = catalog.FindGate(sc.Policy.Gate.Name); err != nil {
+		return nil, sc.Problem("policy.gate", err.Error())
+	}
+	if cfg.Router, err = catalog.FindRouter(sc.Policy.Router.Name); err != nil {
+		return nil, sc.Problem("policy.router", err.Error())
+	}
+	cfg.GateParams, cfg.RouterParams = sc.Policy.Gate.Params, sc.Policy.Router.Params
+	return cfg, nil
+}
+
+// deployment finds the cards that a scenario names.
+func deployment(sc *scenarios.Scenario) (s latency.Setup, err error) {
+	c := &sc.Cluster
+	if isFile(c.Model) {
+		s.Model, err = latency.LoadModelCard(sc.Path("cluster.model"))
+	} else {
+		s.Model, err = latency.FindModel(c.Model)
+	}
+	if err != nil {
+		return s, sc.Problem("cluster.model", err.Error())
+	}
+	if isFile(c.GPU) {
+		s.GPU, err = latency.LoadGPUCard(sc.Path("cluster.gpu"))
+	} else {
+		s.GPU, err = latency.FindGPU(c.GPU)
+	}
+	if err != nil {
+		return s, sc.Problem("cluster.gpu", err.Error())
+	}
+	if s.Calibration, err = latency.FindCalibration(c.Calibration); err != nil {
+		return s, sc.Problem("cluster.calibration", err.Error())
+	}
+	s.TensorParallel = int(c.TensorParallel)
+	s.WeightDType, s.MoEDType = unlessAuto(c.WeightDtype), unlessAuto(c.MoEDtype)
+	if d := unlessAuto(c.Engine.KVCacheDtype); d != "bfloat16" {
+		s.KVDType = d
+	}
+	return s, nil
+}
+
+// isFile tells a path from the name of a card.
+func isFile(card string) bool {
+	return strings.HasSuffix(card, ".json") || strings.ContainsAny(card, `/\`)
+}
+
+func unlessAuto(dtype string) string {
+	if dtype == "auto" {
+		return ""
+	}
+	return dtype
+}
+
+// kvBlocks is the number of usable blocks of a replica: given, or what the memory leaves. vLLM counts its null block in
+// num_gpu_blocks; nothing can be stored there.
+func kvBlocks(sc *scenarios.Scenario, s latency.Setup) (int32, error) {
+	e := &sc.Cluster.Engine
+	n, key := int64(0), "cluster.engine.num_gpu_blocks_override"
+	switch {
+	case sc.Cluster.InfiniteCache:
+		return infiniteBlocks, nil
+	case e.NumGPUBlocksOverride > 0:
+		n = e.NumGPUBlocksOverride
+	default:
+		report, err := latency.Capacity(s, latency.CapacityOptions{
+			MemoryUtilization: e.GPUMemoryUtilization, OverheadBytes: rounded(sc.Cluster.OverheadGiB * (1 << 30)), BlockTokens: int(e.BlockSize),
+		})
+		n, key = report.NumGPUBlocks, "cluster.engine.gpu_memory_utilization"
+		if e.KVCacheMemoryBytes > 0 {
+			if report.BlockBytes == 0 {
+				return 0, sc.Problem("cluster.engine.kv_cache_memory_bytes", err.Error())
+			}
+			n, key, err = e.KVCacheMemoryBytes/report.BlockBytes, "cluster.engine.kv_cache_memory_bytes", nil
+		}
+		if err != nil {
+			return 0, sc.Problem(key, err.Error())
+		}
+	}
+	if n < 2 || n > infiniteBlocks {
+		return 0, sc.Problem(key, fmt.Sprintf("that is %d KV blocks; a replica needs 2 to %d", n, infiniteBlocks))
+	}
+	return int32(n - 1), nil
+}
+
+// maxModelLen is the longest prompt and output together that a replica takes; vLLM does not start when that does not fit
+// in the KV cache.
+func maxModelLen(sc *scenarios.Scenario, blocks int32) (int32, error) {
+	tokens := min(int64(blocks)*sc.Cluster.Engine.BlockSize, math.MaxInt32/2)
+	n := sc.Cluster.Engine.MaxModelLen
+	if n == 0 {
+		return int32(tokens), nil
+	}
+	if n > tokens {
+		return 0, sc.Problem("cluster.engine.max_model_len", fmt.Sprintf("%d tokens do not fit in the KV cache of a replica, %d tokens; lower it, or give the replicas more KV", n, tokens))
+	}
+	return int32(n), nil
+}
+
+func engineConfig(sc *scenarios.Scenario, s latency.Setup, law *latency.Law) engine.Config {
+	e := &sc.Cluster.Engine
+	c := engine.Config{
+		BlockTokens: int32(e.BlockSize), MaxNumSeqs: int32(e.MaxNumSeqs), MaxBatchedTokens: int32(e.MaxNumBatchedTokens),
+		LongPrefillTokens: int32(e.LongPrefillThreshold), ChunkedPrefill: e.EnableChunkedPrefill, PrefixCaching: e.EnablePrefixCaching,
+		ReserveFullISL: e.SchedulerReserveFullISL, Watermark: e.Watermark, Priority: e.SchedulingPolicy == "priority",
+		Async: e.AsyncScheduling, SlidingWindowTokens: law.Window(),
+	}
+	if c.MaxBatchedTokens == 0 {
+		c.MaxBatchedTokens = int32(s.GPU.DefaultMaxBatchedTokens())
+	}
+	if c.MaxNumSeqs == 0 {
+		c.MaxNumSeqs = min(int32(s.GPU.DefaultMaxSeqs()), c.MaxBatchedTokens)
+	}
+	return c
+}
+
+func arrivals(sc *scenarios.Scenario) sim.Arrivals {
+	a := &sc.Arrivals
+	processes := map[string]sim.Process{
+		"poisson": sim.Poisson, "uniform": sim.Uniform, "recorded": sim.Recorded, "concurrent": sim.Concurrent,
+		"burst": sim.Burst, "rollout": sim.Rollout,
+	}
+	return sim.Arrivals{
+		Process: processes[a.Process], RatePerS: a.RatePerS, Speedup: a.Speedup, Sessions: int(a.Sessions),
+		Prompts: int(a.Prompts), Samples: int(a.Samples), Shuffle: a.Shuffle,
+	}
+}
+
+// rounded is a float of a scenario as an integer; the scenario's ranges keep it inside int64.
+func rounded(x float64) int64 {
+	v, _ := exact.RoundToInt64(x)
+	return v
+}
