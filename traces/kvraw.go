@@ -157,7 +157,7 @@ func readKVFiles(paths []string, limits Limits, each func(*kvFile) error) error 
 }
 
 func readKVFile(path string, limits Limits, buf *bytes.Buffer) (*kvFile, error) {
-	if err := readDocument(path, min(limits.Document, limits.Bytes), buf); err != nil {
+	if err := readDocument(path, limits, buf); err != nil {
 		return nil, err
 	}
 	f, err := parseKV(buf.Bytes(), limits)

@@ -11,7 +11,7 @@ import (
 // 0 takes the default of DefaultLimits.
 type Limits struct {
 	Bytes           int64 // of one import, after decompression
-	Document        int64 // bytes of a file that is one JSON document
+	Document        int64 // bytes, after decompression, of a file that is read whole: one JSON document, or Parquet
 	Line            int64 // bytes of one line of a JSON lines file
 	Rows            int64 // requests of one import
 	Sessions        int64 // sessions of one import
@@ -25,7 +25,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Bytes:           64 << 30,
-		Document:        256 << 20,
+		Document:        512 << 20,
 		Line:            16 << 20,
 		Rows:            50_000_000,
 		Sessions:        5_000_000,
@@ -113,16 +113,17 @@ func overLimit(what, name string, limit int64) *InputError {
 // countingReader counts the bytes that it hands on and fails once they exceed the limit, whatever the compressed size
 // was.
 type countingReader struct {
-	r     io.Reader
-	n     int64
-	limit int64
+	r         io.Reader
+	n         int64
+	limit     int64
+	limitName string
 }
 
 func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += int64(n)
 	if c.n > c.limit {
-		return 0, overLimit("bytes after decompression", "Bytes", c.limit)
+		return 0, overLimit("bytes after decompression", c.limitName, c.limit)
 	}
 	return n, err
 }

@@ -50,7 +50,7 @@ func openSource(path string, limit int64) (*source, error) {
 		}
 		r = z
 	}
-	return &source{countingReader: &countingReader{r: r, limit: limit}, name: path, file: f}, nil
+	return &source{countingReader: &countingReader{r: r, limit: limit, limitName: "Bytes"}, name: path, file: f}, nil
 }
 
 func (s *source) Read(p []byte) (int, error) {
@@ -83,18 +83,27 @@ func gzipError(path string, err error) error {
 		Do: "fetch the file again", Err: err}
 }
 
-// readDocument reads a whole file of at most limit bytes after decompression into buf, which it grows as needed.
-func readDocument(path string, limit int64, buf *bytes.Buffer) error {
+// readDocument reads a whole file, at most limits.Document bytes after decompression, into buf, which it grows as needed.
+// A file that is too large as it lies is not read at all.
+func readDocument(path string, limits Limits, buf *bytes.Buffer) error {
+	limit, name := limits.Document, "Document"
+	if limits.Bytes < limit {
+		limit, name = limits.Bytes, "Bytes"
+	}
 	s, err := openSource(path, limit)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	buf.Reset()
-	if _, err := buf.ReadFrom(s); err != nil {
+	s.limitName = name
+	if info, err := s.file.Stat(); err != nil {
 		return err
+	} else if info.Size() > limit {
+		return at(overLimit("bytes", name, limit), path, 0)
 	}
-	return nil
+	buf.Reset()
+	_, err = buf.ReadFrom(s)
+	return err
 }
 
 // listFolder returns the files of a folder whose names end in one of the suffixes, in order of name.

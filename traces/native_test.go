@@ -1,0 +1,97 @@
+package traces
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-sim/sluice/prefix"
+)
+
+// roundTrip writes and reads a trace and compares what comes back.
+func roundTrip(t testing.TB, tr *Trace) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	if err := WriteNative(&buf, tr); err != nil {
+		t.Fatal(err)
+	}
+	back, err := parseNative(bytes.Clone(buf.Bytes()), Limits{}.orDefault())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(tr, back, cmp.AllowUnexported(prefix.Tree{})); diff != "" {
+		t.Fatalf("the trace changed (-written +read):\n%s", diff[:min(len(diff), 4000)])
+	}
+	return buf.Bytes()
+}
+
+func TestNativeRoundTrip(t *testing.T) {
+	for _, name := range []string{"kv-subagents.json", "kv-models.json", "mooncake.jsonl"} {
+		tr, err := Open(filepath.Join("testdata", name), "", Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.Groups = []string{"a", "b"}
+		tr.Sessions[0].Group = 1
+		first, second := roundTrip(t, tr), roundTrip(t, tr)
+		if !bytes.Equal(first, second) {
+			t.Errorf("%s: two writes differ", name)
+		}
+	}
+}
+
+func TestNativeRoundTripOfTheWholeFolder(t *testing.T) {
+	tr, err := Open(sharedTraces(t, "kv-cache-tester/traces"), "", Options{SharedPrefix: SharedAuto})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := roundTrip(t, tr); len(b) > 2<<20 {
+		t.Errorf("%d bytes for %d turns", len(b), tr.Turns())
+	}
+}
+
+// Any single changed byte must give an error: the checksum covers the file whole.
+func TestNativeDamage(t *testing.T) {
+	tr, err := Open(filepath.Join("testdata", "kv-models.json"), "", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := roundTrip(t, tr)
+	for i := range good {
+		bad := bytes.Clone(good)
+		bad[i] ^= 0x41
+		if _, err := parseNative(bad, Limits{}.orDefault()); err == nil {
+			t.Fatalf("byte %d changed and nobody noticed", i)
+		}
+	}
+	for n := range len(good) {
+		if _, err := parseNative(bytes.Clone(good[:n]), Limits{}.orDefault()); err == nil {
+			t.Fatalf("cut to %d bytes and nobody noticed", n)
+		}
+	}
+}
+
+func TestNativeRefusesAnInvalidTrace(t *testing.T) {
+	tr := &Trace{Tree: &prefix.Tree{}, Models: []string{"m"}, Sessions: []Session{{Threads: 1, Group: -1}}}
+	if err := WriteNative(&bytes.Buffer{}, tr); err == nil {
+		t.Error("a session without turns was written")
+	}
+}
+
+func TestNativeLimits(t *testing.T) {
+	tr, err := Open(filepath.Join("testdata", "kv-subagents.json"), "", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "t.parquet")
+	if err := os.WriteFile(path, roundTrip(t, tr), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, l := range map[string]Limits{"Rows": {Rows: 2}, "TurnsPerSession": {TurnsPerSession: 2}, "Bytes": {Bytes: 100}} {
+		_, err := Open(path, "auto", Options{Limits: l})
+		wantInputError(t, err, path, "limit "+name)
+	}
+}
