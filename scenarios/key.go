@@ -96,7 +96,10 @@ func (k *key) decode(text string) (value, string) {
 				return value{text: e}, ""
 			}
 		}
-		return value{}, fmt.Sprintf("%q is not one of %s%s", clip(text), strings.Join(k.enum, ", "), didYouMean(text, k.enum))
+		if near := Nearest(text, k.enum); near != "" {
+			return value{}, fmt.Sprintf("%q is unknown; did you mean %s?", clip(text), near)
+		}
+		return value{}, fmt.Sprintf("%q is not one of %s", clip(text), strings.Join(k.enum, ", "))
 	case textKey:
 		return decodeText(text)
 	}

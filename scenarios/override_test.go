@@ -84,12 +84,12 @@ func TestGridLeavesKnobsOutThatAnArmDoesNotHave(t *testing.T) {
 func TestGridRefuses(t *testing.T) {
 	base := mustParse(t, small)
 	for vary, want := range map[string]string{
-		"policy.router=sticky,sticki": `"sticki" is not one of`,
+		"policy.router=sticky,sticki": `"sticki" is unknown; did you mean sticky?`,
 		"policy.router=sticky,":       "without empty values",
 		"seed=1,1":                    "given twice",
 		"sed=1,2":                     "did you mean seed?",
 		"arrivals.rate_per_s=1,2":     "has no effect with process burst",
-		"policy.gate.preset=a,b":      "none has no such key; it belongs to session",
+		"policy.gate.preset=a,b":      "none has no such key; it belongs to",
 		"seed":                        "expected path=value",
 	} {
 		if _, err := Grid(base, []string{vary}); err == nil || !strings.Contains(err.Error(), want) {

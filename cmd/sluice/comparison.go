@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/sluice-sim/sluice/results"
+)
+
+// writeComparison prints a comparison's table: one column for each arm, then the verdicts and what the numbers are of.
+func (o *outputFlags) writeComparison(w io.Writer, t *results.Table) error {
+	switch {
+	case o.json:
+		return t.JSON(w)
+	case o.csv:
+		return t.CSV(w)
+	}
+	heading, rows := t.Strings()
+	s := &sheet{right: true}
+	for _, title := range heading {
+		s.columns = append(s.columns, column{Key: title})
+	}
+	for _, row := range rows {
+		cells := make([]any, len(row))
+		for i, cell := range row {
+			cells[i] = cell
+		}
+		s.add(cells...)
+	}
+	if err := s.writeText(w); err != nil {
+		return err
+	}
+	for _, text := range append(t.Verdicts, t.Notes...) {
+		if _, err := fmt.Fprintln(w, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

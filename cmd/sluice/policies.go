@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-sim/sluice/policies"
+	"github.com/sluice-sim/sluice/policies/catalog"
+	"github.com/sluice-sim/sluice/scenarios"
+)
+
+func policiesCommand() *cobra.Command {
+	var out outputFlags
+	cmd := &cobra.Command{
+		Use:     "policies [NAME]",
+		Short:   "List the gates and routers, or the knobs of one",
+		Example: "  sluice policies\n  sluice policies session\n  sluice policies smetric --json",
+		Args:    argsNamed("[NAME]"),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return policyNames(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return out.write(cmd.OutOrStdout(), policySheet())
+			}
+			return onePolicy(cmd, &out, args[0])
+		},
+	}
+	out.register(cmd)
+	return cmd
+}
+
+func policyNames() []string {
+	var names []string
+	for _, d := range append(catalog.Gates(), catalog.Routers()...) {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+func policySheet() *sheet {
+	s := &sheet{columns: []column{{Key: "kind"}, {Key: "name"}, {Key: "about"}, {Key: "knobs"}}}
+	for _, d := range catalog.Gates() {
+		s.add("gate", d.Name, d.Doc, len(d.Knobs))
+	}
+	for _, d := range catalog.Routers() {
+		s.add("router", d.Name, d.Doc, len(d.Knobs))
+	}
+	return s
+}
+
+func onePolicy(cmd *cobra.Command, out *outputFlags, name string) error {
+	d, kind, ok := findPolicy(name)
+	if !ok {
+		message := fmt.Sprintf("no gate and no router %q", name)
+		if near := scenarios.Nearest(name, policyNames()); near != "" {
+			return usage(cmd, message+"; did you mean "+near+"?")
+		}
+		return usage(cmd, message+"; there are "+strings.Join(policyNames(), ", "))
+	}
+	s := &sheet{columns: []column{{Key: "knob"}, {Key: "default"}, {Key: "range"}, {Key: "unit"}, {Key: "about"}}}
+	for _, k := range d.Knobs {
+		s.add(k.Name, knobDefault(k), knobRange(k), k.Unit, k.Doc)
+	}
+	if !out.text() {
+		return out.write(cmd.OutOrStdout(), s)
+	}
+	w := cmd.OutOrStdout()
+	_, err := fmt.Fprintf(w, "%s (%s)\n%s\nsource: %s\nwhen a signal is missing: %s\n", d.Name, kind, d.Doc, d.Source, d.Missing)
+	if err != nil || len(d.Knobs) == 0 {
+		return err
+	}
+	fmt.Fprintln(w)
+	return s.writeText(w)
+}
+
+func findPolicy(name string) (d policies.Declaration, kind string, ok bool) {
+	for _, d := range catalog.Gates() {
+		if d.Name == name {
+			return d, "gate", true
+		}
+	}
+	for _, d := range catalog.Routers() {
+		if d.Name == name {
+			return d, "router", true
+		}
+	}
+	return d, "", false
+}
+
+func knobDefault(k policies.Knob) any {
+	switch k.Kind {
+	case policies.BoolKnob:
+		return fmt.Sprint(k.Default.Bool)
+	case policies.EnumKnob:
+		return k.Default.Text
+	}
+	return fmt.Sprint(k.Default.Number)
+}
+
+func knobRange(k policies.Knob) string {
+	switch k.Kind {
+	case policies.BoolKnob:
+		return "true, false"
+	case policies.EnumKnob:
+		return strings.Join(k.Enum, ", ")
+	}
+	return fmt.Sprintf("%v to %v", k.Min, k.Max)
+}

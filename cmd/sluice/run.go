@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-sim/sluice/results"
+	"github.com/sluice-sim/sluice/scenarios"
+)
+
+func runCommand() *cobra.Command {
+	var flags scenarioFlags
+	var folder folderFlags
+	var out outputFlags
+	var profile profileFlags
+	cmd := &cobra.Command{
+		Use:   "run SCENARIO",
+		Short: "Simulate one scenario",
+		Long: `run simulates one scenario (a file, a bundled name, or standard input as "-"), writes a results folder and prints the
+summary.`,
+		Example: `  sluice run demo
+  sluice run my.yaml --set policy.router=smetric --set cluster.replicas=8
+  sluice run my.yaml --out results/today --json`,
+		Args:              argsNamed("SCENARIO"),
+		ValidArgsFunction: completeScenario,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			sc, err := flags.load(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			stop, err := profile.start()
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, stop()) }()
+			c, err := runOne(cmd, sc, &folder)
+			if err != nil {
+				return err
+			}
+			return out.writeComparison(cmd.OutOrStdout(), c.Table())
+		},
+	}
+	flags.register(cmd)
+	folder.register(cmd)
+	out.register(cmd)
+	profile.register(cmd)
+	return cmd
+}
+
+// runOne simulates one scenario into its folder, or finds the results there.
+func runOne(cmd *cobra.Command, sc *scenarios.Scenario, folder *folderFlags) (*results.Comparison, error) {
+	ctx := cmd.Context()
+	if _, err := resolveCluster(sc); err != nil {
+		return nil, badInput(err)
+	}
+	digest, err := runDigest(sc)
+	if err != nil {
+		return nil, err
+	}
+	m := startMeter(cmd.ErrOrStderr(), "turns", 1)
+	defer m.stop()
+	w, err := interruptible(ctx, func() (*workload, error) { return loadWorkload(ctx, sc) })
+	if err != nil {
+		return nil, err
+	}
+	dir := folder.path(sc.Name, digest)
+	if c, err := folder.existing(dir, digest, w.traceDigest); err != nil || c != nil {
+		m.stop()
+		if c != nil {
+			sayWhere(cmd, dir, true)
+		}
+		return c, err
+	}
+	arms, err := scenarios.Grid(sc, nil)
+	if err != nil {
+		return nil, err
+	}
+	writer, err := results.Create(dir, runInfo(sc, arms[0], digest, w), results.Options{Replace: folder.force})
+	if err != nil {
+		return nil, badInput(err)
+	}
+	summary, err := simulate(ctx, sc, w, writer, m.task(0))
+	m.stop()
+	if err != nil {
+		return nil, err
+	}
+	sayWhere(cmd, dir, false)
+	return results.NewComparison([]*results.Summary{summary}), nil
+}
+
+// simulate runs one arm into a writer. On error, and after a panic, nothing is left of it.
+func simulate(ctx context.Context, sc *scenarios.Scenario, w *workload, writer *results.Writer, progress func(done, total int64)) (summary *results.Summary, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicError(p)
+		}
+		if err != nil {
+			writer.Abort()
+		}
+	}()
+	totals, err := runArm(ctx, sc, w, writer, progress)
+	if err != nil {
+		return nil, err
+	}
+	return writer.Finish(totals)
+}
