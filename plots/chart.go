@@ -1,0 +1,197 @@
+package plots
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	"codeberg.org/go-pdf/fpdf"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgpdf"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// chart is a figure before it is drawn: a title, panels from top to bottom with a common left edge, and a legend below
+// the data, where it hides nothing.
+type chart struct {
+	title, subtitle string
+	panels          []*plot.Plot
+	legend          []entry
+	scale           *colorScale
+	width, height   vg.Length
+}
+
+// entry is one line of the legend.
+type entry struct {
+	name  string
+	line  draw.LineStyle
+	glyph *draw.GlyphStyle
+}
+
+// colorScale is the legend of a heat map.
+type colorScale struct {
+	low, high float64
+	label     string
+}
+
+const (
+	margin    = 8 // points
+	entryGap  = 16
+	thumbnail = 24
+	thumbPad  = 4
+)
+
+var pngDPI = 160
+
+// fixedDates makes the PDF library write no time of day.
+var fixedDates = sync.OnceFunc(func() {
+	epoch := time.Unix(0, 0).UTC()
+	fpdf.SetDefaultCreationDate(epoch)
+	fpdf.SetDefaultModificationDate(epoch)
+	fpdf.SetDefaultCatalogSort(true)
+})
+
+func (c *chart) render(w io.Writer, format string) error {
+	var canvas vg.CanvasWriterTo
+	switch format {
+	case "svg":
+		canvas = vgsvg.New(c.width, c.height)
+	case "png":
+		canvas = vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(c.width, c.height), vgimg.UseDPI(pngDPI))}
+	case "pdf":
+		fixedDates()
+		canvas = vgpdf.New(c.width, c.height)
+	default:
+		return fmt.Errorf("unknown format %q", format)
+	}
+	dc := draw.New(canvas)
+	fill(dc, white, dc.Rectangle)
+	c.drawOn(draw.Crop(dc, margin, -margin, margin, -margin))
+	_, err := canvas.WriteTo(w)
+	return err
+}
+
+func fill(dc draw.Canvas, color interface{ RGBA() (r, g, b, a uint32) }, r vg.Rectangle) {
+	dc.FillPolygon(color, []vg.Point{r.Min, {X: r.Max.X, Y: r.Min.Y}, r.Max, {X: r.Min.X, Y: r.Max.Y}})
+}
+
+func (c *chart) drawOn(dc draw.Canvas) {
+	dc = c.drawTitle(dc)
+	if c.scale != nil {
+		dc = c.scale.draw(dc)
+	}
+	dc = c.drawLegend(dc)
+	grid := make([][]*plot.Plot, len(c.panels))
+	for i, p := range c.panels {
+		grid[i] = []*plot.Plot{p}
+	}
+	tiles := draw.Tiles{Rows: len(grid), Cols: 1, PadY: vg.Points(8), PadRight: vg.Points(6)}
+	for i, row := range plot.Align(grid, tiles, dc) {
+		grid[i][0].Draw(row[0])
+	}
+}
+
+// drawTitle returns the canvas below the title.
+func (c *chart) drawTitle(dc draw.Canvas) draw.Canvas {
+	top := dc.Max.Y
+	for _, line := range []struct {
+		text  string
+		style text.Style
+	}{{c.title, textStyle(12, black)}, {c.subtitle, textStyle(9, gray)}} {
+		if line.text == "" {
+			continue
+		}
+		style := line.style
+		style.YAlign = text.YTop
+		dc.FillText(style, vg.Point{X: dc.Min.X, Y: top}, fit(line.text, style, dc.Max.X-dc.Min.X))
+		top -= style.Font.Size * 1.35
+	}
+	return draw.Crop(dc, 0, 0, 0, top-dc.Max.Y-vg.Points(4))
+}
+
+// fit shortens a text to a width.
+func fit(s string, style text.Style, width vg.Length) string {
+	runes := []rune(s)
+	for len(runes) > 1 && style.Width(s) > width {
+		runes = runes[:len(runes)-1]
+		s = string(runes) + "…"
+	}
+	return s
+}
+
+// drawLegend sets the entries in rows at the bottom, as many as fit a row, and returns the canvas above.
+func (c *chart) drawLegend(dc draw.Canvas) draw.Canvas {
+	if len(c.legend) == 0 {
+		return dc
+	}
+	style := textStyle(9, black)
+	style.YAlign = text.YCenter
+	width := dc.Max.X - dc.Min.X
+	var rows [][]entry
+	used := vg.Length(0)
+	for _, e := range c.legend {
+		e.name = fit(e.name, style, width-thumbnail-thumbPad)
+		need := thumbnail + thumbPad + style.Width(e.name) + entryGap
+		if len(rows) == 0 || used+need-entryGap > width {
+			rows = append(rows, nil)
+			used = 0
+		}
+		rows[len(rows)-1] = append(rows[len(rows)-1], e)
+		used += need
+	}
+	lineHeight := style.Font.Size * 1.5
+	y := dc.Min.Y + lineHeight*(vg.Length(len(rows))-0.5)
+	for _, row := range rows {
+		x := dc.Min.X
+		for _, e := range row {
+			e.drawThumbnail(dc, x, y)
+			x += thumbnail + thumbPad
+			dc.FillText(style, vg.Point{X: x, Y: y}, e.name)
+			x += style.Width(e.name) + entryGap
+		}
+		y -= lineHeight
+	}
+	return draw.Crop(dc, 0, 0, lineHeight*vg.Length(len(rows))+vg.Points(5), 0)
+}
+
+func (e entry) drawThumbnail(dc draw.Canvas, x, y vg.Length) {
+	dc.StrokeLine2(e.line, x, y, x+thumbnail, y)
+	if e.glyph != nil {
+		dc.DrawGlyphNoClip(*e.glyph, vg.Point{X: x + thumbnail/2, Y: y})
+	}
+}
+
+// draw sets the scale along the bottom and returns the canvas above.
+func (s *colorScale) draw(dc draw.Canvas) draw.Canvas {
+	style := textStyle(9, black)
+	style.YAlign = text.YCenter
+	height := vg.Points(12)
+	middle := dc.Min.Y + height/2
+	x := dc.Min.X
+	put := func(t string) {
+		dc.FillText(style, vg.Point{X: x, Y: middle}, t)
+		x += style.Width(t) + vg.Points(6)
+	}
+	put(s.label + ":")
+	put(formatValue(s.low))
+	const steps = 64
+	bar := (dc.Max.X - x - style.Width(formatValue(s.high)) - vg.Points(6)) / steps
+	bar = min(bar, vg.Points(4))
+	for i := range steps {
+		left := x + bar*vg.Length(i)
+		fill(dc, heat((float64(i)+0.5)/steps), vg.Rectangle{Min: vg.Point{X: left, Y: dc.Min.Y},
+			Max: vg.Point{X: left + bar*1.05, Y: dc.Min.Y + height}})
+	}
+	x += bar*steps + vg.Points(6)
+	put(formatValue(s.high))
+	return draw.Crop(dc, 0, 0, height+vg.Points(8), 0)
+}
+
+// formatShort prints v with as few digits as it needs.
+func formatShort(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
