@@ -1,0 +1,42 @@
+GO ?= go
+FUZZTIME ?= 20s
+STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
+
+# Packages that start goroutines.
+RACE_PACKAGES = ./cmd/... ./results/...
+
+.PHONY: build demo test lint race fuzz bench clean
+
+# The program.
+build:
+	$(GO) build -o bin/sluice ./cmd/sluice
+
+# The main job on the embedded scenario: five routers on the same generated sessions, no file needed.
+demo: build
+	./bin/sluice compare demo --vary policy.router=round-robin,least-requests,sticky,lmetric,smetric --bounds --force
+
+# What a newcomer should run.
+test: lint
+	$(GO) test ./...
+
+lint:
+	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not formatted (run gofmt -w):"; echo "$$files"; exit 1; fi
+	$(GO) vet ./...
+	$(STATICCHECK) ./...
+
+race:
+	$(GO) test -race $(RACE_PACKAGES)
+
+# Every fuzz target for FUZZTIME.
+fuzz:
+	@set -e; for file in $$(grep -rlE '^func Fuzz' --include='*_test.go' .); do \
+		for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]+).*/\1/p' "$$file"); do \
+			$(GO) test "$$(dirname "$$file")" -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME); \
+		done; \
+	done
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+clean:
+	rm -rf bin build
