@@ -55,7 +55,7 @@ func (c *content) add(path []int32, in, out int32, prev *tail, root func() prefi
 	}
 	stream := prefix.None
 	switch {
-	case prev != nil && k > 0 && k == prev.full && path[k-1] == prev.last:
+	case prev != nil && k > 0 && path[k-1] == prev.last: // a node has one place, so k is the number of prev's full blocks
 		stream = c.extend(prev, t, in)
 		if t.full > prev.full {
 			prev.branched = true
