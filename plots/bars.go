@@ -76,7 +76,7 @@ func drawBars(in *input, opts Options) (*chart, error) {
 				return nil, err
 			}
 			v := bar{value: mean, ok: n > 0}
-			if half != nil {
+			if half != nil && *half > 1e-9*mean { // less is rounding
 				v.half = *half
 			}
 			b.bars = append(b.bars, v)

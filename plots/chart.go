@@ -1,6 +1,7 @@
 package plots
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strconv"
@@ -73,9 +74,20 @@ func (c *chart) render(w io.Writer, format string) error {
 	dc := draw.New(canvas)
 	fill(dc, white, dc.Rectangle)
 	c.drawOn(draw.Crop(dc, margin, -margin, margin, -margin))
-	_, err := canvas.WriteTo(w)
+	if format != "svg" {
+		_, err := canvas.WriteTo(w)
+		return err
+	}
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return err
+	}
+	_, err := w.Write(bytes.ReplaceAll(b.Bytes(), []byte(svgFont), []byte(svgFont+", Arial, Helvetica, sans-serif")))
 	return err
 }
+
+// svgFont is how the library names the font; machines without it have one of the same widths.
+const svgFont = "font-family:Liberation Sans"
 
 func fill(dc draw.Canvas, color interface{ RGBA() (r, g, b, a uint32) }, r vg.Rectangle) {
 	dc.FillPolygon(color, []vg.Point{r.Min, {X: r.Max.X, Y: r.Min.Y}, r.Max, {X: r.Min.X, Y: r.Max.Y}})
@@ -87,13 +99,29 @@ func (c *chart) drawOn(dc draw.Canvas) {
 		dc = c.scale.draw(dc)
 	}
 	dc = c.drawLegend(dc)
-	grid := make([][]*plot.Plot, len(c.panels))
+	c.drawPanels(dc)
+}
+
+// drawPanels stacks the panels with aligned data areas of equal height.
+func (c *chart) drawPanels(dc draw.Canvas) {
+	const gap = 8
+	var left, right, around vg.Length
+	data := make([]vg.Rectangle, len(c.panels)) // margins around the data, as a rectangle
 	for i, p := range c.panels {
-		grid[i] = []*plot.Plot{p}
+		inner := p.DataCanvas(dc)
+		data[i].Min = vg.Point{X: inner.Min.X - dc.Min.X, Y: inner.Min.Y - dc.Min.Y}
+		data[i].Max = vg.Point{X: dc.Max.X - inner.Max.X, Y: dc.Max.Y - inner.Max.Y}
+		left, right = max(left, data[i].Min.X), max(right, data[i].Max.X)
+		around += data[i].Min.Y + data[i].Max.Y
 	}
-	tiles := draw.Tiles{Rows: len(grid), Cols: 1, PadY: vg.Points(8), PadRight: vg.Points(6)}
-	for i, row := range plot.Align(grid, tiles, dc) {
-		grid[i][0].Draw(row[0])
+	right += 8 // half the last tick's label
+	n := vg.Length(len(c.panels))
+	height := (dc.Max.Y - dc.Min.Y - around - gap*(n-1)) / n
+	top := dc.Max.Y
+	for i, p := range c.panels {
+		bottom := top - data[i].Max.Y - height - data[i].Min.Y
+		p.Draw(draw.Crop(dc, left-data[i].Min.X, data[i].Max.X-right, bottom-dc.Min.Y, top-dc.Max.Y))
+		top = bottom - gap
 	}
 }
 
@@ -186,7 +214,7 @@ func (s *colorScale) draw(dc draw.Canvas) draw.Canvas {
 	for i := range steps {
 		left := x + bar*vg.Length(i)
 		fill(dc, heat((float64(i)+0.5)/steps), vg.Rectangle{Min: vg.Point{X: left, Y: dc.Min.Y},
-			Max: vg.Point{X: left + bar*1.05, Y: dc.Min.Y + height}})
+			Max: vg.Point{X: x + bar*steps, Y: dc.Min.Y + height}}) // over the rest, so that no seam shows
 	}
 	x += bar*steps + vg.Points(6)
 	put(formatValue(s.high))

@@ -73,7 +73,7 @@ func drawCliff(in *input, opts Options) (*chart, error) {
 			return nil, err
 		}
 	}
-	ceiling := draw.LineStyle{Color: gray, Width: vg.Points(1.4), Dashes: dashes[1]}
+	ceiling := ceilingStyle()
 	if err := hits.add(sweeps[0], "hit_ceiling", 100, ceiling); err != nil {
 		return nil, err
 	}

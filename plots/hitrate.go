@@ -59,13 +59,11 @@ func drawHitRate(in *input, _ Options) (*chart, error) {
 		if err != nil {
 			return nil, err
 		}
-		if i == 0 {
-			name := "ceiling"
-			if len(in.arms) > 1 {
-				name += " (" + in.arms[0].name + ")"
-			}
-			c.addLine(p, all.line(&all.ceiling, end), name, draw.LineStyle{Color: gray, Width: vg.Points(1.4), Dashes: dashes[1]})
+		ceiling := ceilingStyle()
+		if !single && len(in.arms) > 1 { // the mix of turns at a moment differs by arm, so the ceiling does
+			ceiling.Color, ceiling.Width = lineStyle(i).Color, vg.Points(0.8)
 		}
+		p.Add(&plotter.Line{XYs: all.line(&all.ceiling, end), LineStyle: ceiling})
 		if !single {
 			c.addLine(p, all.line(&all.hit, end), in.arms[i].name, lineStyle(i))
 			continue
@@ -80,6 +78,11 @@ func drawHitRate(in *input, _ Options) (*chart, error) {
 		}
 		c.addLine(p, all.line(&all.hit, end), "all replicas", draw.LineStyle{Color: black, Width: vg.Points(2)})
 	}
+	name := "ceiling"
+	if len(in.arms) > 1 {
+		name = "ceiling of each arm"
+	}
+	c.legend = append(c.legend, entry{name: name, line: ceilingStyle()})
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, end, 0, 100
 	return c, nil
 }

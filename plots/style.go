@@ -27,6 +27,11 @@ var (
 	white     = color.RGBA{0xff, 0xff, 0xff, 0xff}
 )
 
+// ceilingStyle is that of every hit rate ceiling.
+func ceilingStyle() draw.LineStyle {
+	return draw.LineStyle{Color: gray, Width: vg.Points(1.4), Dashes: dashes[3]}
+}
+
 var dashes = [][]vg.Length{nil, {6, 3}, {2, 2}, {8, 3, 2, 3}}
 
 // lineStyle is the style of the i-th series. A colour that comes again has another dash.
@@ -74,16 +79,15 @@ func grid(p *plot.Plot) {
 	p.Add(g)
 }
 
-// linearTicks are the library's, with readable numbers.
+// linearTicks has about five labelled ticks at multiples of 1, 2 or 5 of a decade.
 type linearTicks struct{}
 
 // Ticks implements plot.Ticker.
 func (linearTicks) Ticks(lo, hi float64) []plot.Tick {
-	ticks := plot.DefaultTicks{}.Ticks(lo, hi)
-	for i := range ticks {
-		if ticks[i].Label != "" {
-			ticks[i].Label = tickLabel(ticks[i].Value)
-		}
+	step := roundLog((hi-lo)/6, true)
+	var ticks []plot.Tick
+	for k := math.Ceil(lo/step-1e-9) + 0; k*step <= hi+step*1e-9; k++ { // + 0 makes -0 to 0
+		ticks = append(ticks, plot.Tick{Value: k * step, Label: tickLabel(k * step)})
 	}
 	return ticks
 }

@@ -28,7 +28,7 @@ func drawTurnIndex(in *input, _ Options) (*chart, error) {
 		of    func(*results.Bucket) *float64
 	}{
 		{"TTFT p50 [s]", true, func(b *results.Bucket) *float64 { return b.TTFT.P50 }},
-		{"turn latency p50 [s]", true, func(b *results.Bucket) *float64 { return b.E2EL.P50 }},
+		{"latency p50 [s]", true, func(b *results.Bucket) *float64 { return b.E2EL.P50 }},
 		{"hit rate [%]", false, func(b *results.Bucket) *float64 { return b.HitRate }},
 	}
 	for k, spec := range panels {
@@ -51,7 +51,7 @@ func drawTurnIndex(in *input, _ Options) (*chart, error) {
 		}
 		if !spec.log {
 			add(in.arms[0].byTurn(ranges, func(b *results.Bucket) *float64 { return percent(b.Ceiling) }),
-				draw.LineStyle{Color: gray, Width: vg.Points(1.4), Dashes: dashes[1]})
+				ceilingStyle())
 		}
 		for i := range in.arms {
 			of := spec.of
@@ -72,7 +72,7 @@ func drawTurnIndex(in *input, _ Options) (*chart, error) {
 	for i := range in.arms {
 		c.legend = append(c.legend, entry{name: in.arms[i].name, line: lineStyle(i)})
 	}
-	c.legend = append(c.legend, entry{name: "hit rate ceiling", line: draw.LineStyle{Color: gray, Width: vg.Points(1.4), Dashes: dashes[1]}})
+	c.legend = append(c.legend, entry{name: "hit rate ceiling", line: ceilingStyle()})
 	return c, nil
 }
 
