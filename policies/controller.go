@@ -38,7 +38,8 @@ type Controller struct {
 	now      Time
 	seen     AttemptID // the newest attempt of earlier Steps
 	newSeen  AttemptID
-	fact     Fact // the one being shown
+	fact     Fact     // the one being shown
+	ending   []ticket // superseded
 	arrivals []ticket
 	answered []ticket
 	batch    []ticket
@@ -121,6 +122,12 @@ func (c *Controller) emit(k CommandKind, a AttemptID, r ReplicaID, why Reason) {
 func (c *Controller) settle() {
 	q := &c.view.waiters
 	q.expire(c.now)
+	for _, k := range c.ending {
+		if w := &q.slots[k.slot]; !c.lateNotice && w.state != 0 && w.turn.Attempt == k.attempt {
+			c.endSuperseded(k.slot)
+		}
+	}
+	c.ending = c.ending[:0]
 	slices.SortFunc(c.arrivals, byArrival)
 	for _, k := range c.arrivals {
 		if q.current(k, arriving) != nil {

@@ -1,5 +1,7 @@
 package policies
 
+import "slices"
+
 // take brings the view up to date with c.fact and fills in what the ledger knows of its attempt. It is false if the
 // fact changes nothing: a duplicate, out of order, or about something unknown.
 func (c *Controller) take() bool {
@@ -52,8 +54,8 @@ func (c *Controller) arrive() bool {
 	if t.Attempt <= c.seen || t.Thread < 0 || t.Session < 0 || t.Prompt.Tokens <= 0 {
 		return false
 	}
-	if _, ok := c.view.waiters.find(t.Attempt); ok {
-		return false
+	if t.Attempt <= c.newSeen && slices.ContainsFunc(c.arrivals, func(k ticket) bool { return k.attempt == t.Attempt }) {
+		return false // twice in one Step
 	}
 	c.newSeen = max(c.newSeen, t.Attempt)
 	c.fact.Attempt, c.fact.Thread, c.fact.Session = t.Attempt, t.Thread, t.Session
@@ -61,18 +63,17 @@ func (c *Controller) arrive() bool {
 	return true
 }
 
-// takeSuperseded ends a waiting attempt, or marks it where attempts notice late; false if it does not wait. The policies
-// are told when it ends.
+// takeSuperseded marks a waiting attempt, to be ended when the Step settles or, where attempts notice late, when it is
+// next asked; false if it does not wait. The policies are told when it ends.
 func (c *Controller) takeSuperseded() bool {
 	q := &c.view.waiters
 	slot, ok := q.find(c.fact.Attempt)
 	if !ok {
 		return false
 	}
-	if c.lateNotice {
-		q.slots[slot].superseded = true
-	} else {
-		c.endSuperseded(slot)
+	if w := &q.slots[slot]; !w.superseded {
+		w.superseded = true
+		c.ending = append(c.ending, ticket{slot, w.turn.Attempt})
 	}
 	return true
 }
