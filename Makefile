@@ -3,7 +3,7 @@ FUZZTIME ?= 20s
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 
 # Packages that start goroutines.
-RACE_PACKAGES = ./cmd/... ./results/...
+RACE_PACKAGES = ./cmd/... ./results/... ./traces/...
 
 .PHONY: build demo test lint race fuzz bench clean
 

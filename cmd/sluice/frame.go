@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-sim/sluice/scenarios"
+	"github.com/sluice-sim/sluice/traces"
 )
 
 // Exit codes.
@@ -42,6 +43,7 @@ func usage(cmd *cobra.Command, message string) error {
 // report prints an error and returns the exit code. A reader that closed its end of a pipe is no error to speak of.
 func report(ctx context.Context, w io.Writer, err error) int {
 	var in inputError
+	var input *traces.InputError
 	var problems scenarios.Problems
 	var problem *scenarios.Problem
 	switch {
@@ -61,7 +63,7 @@ func report(ctx context.Context, w io.Writer, err error) int {
 		text = "sluice: " + text
 	}
 	fmt.Fprintln(w, text)
-	if errors.As(err, &in) {
+	if errors.As(err, &in) || errors.As(err, &input) {
 		return exitUsage
 	}
 	return exitFailed

@@ -35,7 +35,31 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	return report(ctx, errOut, root.ExecuteContext(ctx))
+	started := noteStart(root)
+	err := root.ExecuteContext(ctx)
+	if !*started {
+		err = badInput(err) // the command line itself was wrong
+	}
+	return report(ctx, errOut, err)
+}
+
+// noteStart makes every command say that it has started to work.
+func noteStart(root *cobra.Command) *bool {
+	started := new(bool)
+	var wrap func(*cobra.Command)
+	wrap = func(cmd *cobra.Command) {
+		if work := cmd.RunE; work != nil {
+			cmd.RunE = func(cmd *cobra.Command, args []string) error {
+				*started = true
+				return work(cmd, args)
+			}
+		}
+		for _, c := range cmd.Commands() {
+			wrap(c)
+		}
+	}
+	wrap(root)
+	return started
 }
 
 // panicError is a panic as one line. SLUICE_TRACEBACK=1 adds where it happened, for a bug report.

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"sluice": main})
+}
+
+// TestScripts runs testdata/script/*.txt: the command line as users have it.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Condition: func(cond string) (bool, error) {
+			if cond == "root" {
+				return os.Getuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":   exits,
+			"isjson":  isJSON,
+			"iscsv":   isCSV,
+			"waitfor": waitFor,
+			"samedir": sameDir,
+		},
+	})
+}
+
+// exits CODE COMMAND ARGS... runs a command and checks its exit code. Its output is there for stdout and stderr.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND ARGS...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// isjson FILE checks that a file (or stdout) is one JSON value; with a number, an array of that length.
+func isJSON(ts *testscript.TestScript, neg bool, args []string) {
+	text := []byte(ts.ReadFile(args[0]))
+	if neg {
+		if json.Valid(text) {
+			ts.Fatalf("%s is JSON", args[0])
+		}
+		return
+	}
+	if len(args) == 1 {
+		if !json.Valid(text) {
+			ts.Fatalf("%s is not JSON", args[0])
+		}
+		return
+	}
+	want, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	var rows []map[string]any
+	ts.Check(json.Unmarshal(text, &rows))
+	if len(rows) != want {
+		ts.Fatalf("%s has %d rows, want %d", args[0], len(rows), want)
+	}
+}
+
+// iscsv FILE ROWS checks that a file (or stdout) is CSV with that many rows, header included.
+func isCSV(ts *testscript.TestScript, neg bool, args []string) {
+	rows, err := csv.NewReader(bytes.NewReader([]byte(ts.ReadFile(args[0])))).ReadAll()
+	ts.Check(err)
+	want, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	if (len(rows) == want) == neg {
+		ts.Fatalf("%s has %d rows, want %d", args[0], len(rows), want)
+	}
+}
+
+// waitfor PATTERN waits until a file of that pattern exists.
+func waitFor(ts *testscript.TestScript, neg bool, args []string) {
+	for range 600 {
+		if found, _ := filepath.Glob(ts.MkAbs(args[0])); len(found) > 0 {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	ts.Fatalf("%s did not appear", args[0])
+}
+
+// samedir A B checks that two folders hold the same files with the same bytes.
+func sameDir(ts *testscript.TestScript, neg bool, args []string) {
+	a, b := folderBytes(ts, args[0]), folderBytes(ts, args[1])
+	same := len(a) == len(b) && len(a) > 0
+	for name, data := range a {
+		if !bytes.Equal(data, b[name]) {
+			same = false
+			ts.Logf("%s differs", name)
+		}
+	}
+	if same == neg {
+		ts.Fatalf("%s and %s: equal is %v", args[0], args[1], same)
+	}
+}
+
+func folderBytes(ts *testscript.TestScript, dir string) map[string][]byte {
+	files := map[string][]byte{}
+	root := ts.MkAbs(dir)
+	ts.Check(filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(root, path)
+		files[rel] = data
+		return err
+	}))
+	return files
+}
