@@ -232,21 +232,63 @@ func TestSameBytes(t *testing.T) {
 
 func TestExistingFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	if err := os.MkdirAll(filepath.Join(dir, "mine"), 0o777); err != nil {
+	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := writeSmall(dir, Options{}); err != nil {
+		t.Fatalf("an empty folder: %v", err)
 	}
 	if _, err := writeSmall(dir, Options{}); !errors.Is(err, ErrExists) {
 		t.Fatalf("an existing folder: %v, expected ErrExists", err)
 	}
+	mine := filepath.Join(dir, "mine")
+	if err := os.Mkdir(mine, 0o777); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := writeSmall(dir, Options{Replace: true}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "mine")); err == nil {
+	if _, err := os.Stat(mine); err == nil {
 		t.Error("the replaced folder's content is still there")
 	}
 	entries, _ := os.ReadDir(filepath.Dir(dir))
 	if len(entries) != 1 {
 		t.Errorf("left behind: %v", entries)
+	}
+	foreign := t.TempDir()
+	if err := os.Mkdir(filepath.Join(foreign, "work"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := writeSmall(foreign, Options{Replace: true}); !errors.Is(err, ErrForeign) {
+		t.Errorf("a folder without results: %v, expected ErrForeign", err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("mine"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := writeSmall(file, Options{Replace: true}); err == nil {
+		t.Error("a file is replaced by a folder")
+	}
+}
+
+// A folder that somebody else completed in the meantime stays.
+func TestLostRace(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	r := newSmallRun()
+	w, err := Create(dir, smallInfo(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.send(t, w)
+	if _, err := writeSmall(dir, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	before := folderBytes(t, dir)
+	if _, err := w.Finish(&r.totals); !errors.Is(err, ErrExists) {
+		t.Errorf("the second of two: %v, expected ErrExists", err)
+	}
+	if after := folderBytes(t, filepath.Dir(dir)); len(after) != len(before) {
+		t.Errorf("%d files, expected %d", len(after), len(before))
 	}
 }
 
@@ -266,7 +308,7 @@ func TestAbort(t *testing.T) {
 
 var errInjected = errors.New("injected")
 
-// failingFS fails the n-th call that changes something; removals always work.
+// failingFS fails the n-th call that changes something; removals always work. It does not wait for the disk.
 type failingFS struct {
 	OS
 	n     int
@@ -303,12 +345,7 @@ func (f *failingFS) Rename(from, to string) error {
 	return f.OS.Rename(from, to)
 }
 
-func (f *failingFS) SyncDir(path string) error {
-	if err := f.fail("sync folder " + path); err != nil {
-		return err
-	}
-	return f.OS.SyncDir(path)
-}
+func (f *failingFS) SyncDir(path string) error { return f.fail("sync folder " + path) }
 
 type failingFile struct {
 	File
@@ -322,12 +359,7 @@ func (f *failingFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-func (f *failingFile) Sync() error {
-	if err := f.fs.fail("sync"); err != nil {
-		return err
-	}
-	return f.File.Sync()
-}
+func (f *failingFile) Sync() error { return f.fs.fail("sync") }
 
 func (f *failingFile) Close() error {
 	err := f.File.Close()
@@ -366,6 +398,9 @@ func TestFaultsWhileReplacing(t *testing.T) {
 		base := t.TempDir()
 		mine := filepath.Join(base, "run", "mine")
 		if err := os.MkdirAll(mine, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(base, "run", SummaryFile), nil, 0o666); err != nil {
 			t.Fatal(err)
 		}
 		fs := &failingFS{n: n}

@@ -7,13 +7,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 )
 
 // FS is the part of a file system that writing a result folder needs. Tests replace it to make single calls fail.
 type FS interface {
 	Exists(path string) (bool, error)
-	Mkdir(path string) error // fails with fs.ErrExist when path exists
+	ReadDir(path string) ([]string, error) // names in a folder
+	Mkdir(path string) error               // fails with fs.ErrExist when path exists
 	Create(path string) (File, error)
 	Rename(from, to string) error
 	Remove(path string) error // a file or an empty folder
@@ -37,6 +39,16 @@ func (OS) Exists(path string) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// ReadDir lists the names in a folder.
+func (OS) ReadDir(path string) ([]string, error) {
+	d, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	names, err := d.Readdirnames(-1)
+	return names, errors.Join(err, d.Close())
 }
 
 // Mkdir makes one folder.
@@ -68,11 +80,14 @@ func (OS) SyncDir(path string) error {
 // Options say how a result folder is written.
 type Options struct {
 	FS      FS   // nil: the operating system's
-	Replace bool // an existing folder is replaced once the new one is complete; otherwise it is an error
+	Replace bool // an existing result folder is replaced once the new one is complete; otherwise it is an error
 }
 
-// ErrExists is returned when the target folder exists and may not be replaced.
+// ErrExists is returned when the target folder exists, is not empty and may not be replaced.
 var ErrExists = errors.New("the folder exists already")
+
+// ErrForeign is returned when the folder to replace holds something else than results.
+var ErrForeign = errors.New("the folder holds no " + SummaryFile + " or " + CompareFile + ", so it is not replaced")
 
 // stage is a folder being built under a temporary name beside its target.
 type stage struct {
@@ -89,12 +104,9 @@ func newStage(target string, opts Options) (*stage, error) {
 	if s.fs == nil {
 		s.fs = OS{}
 	}
-	exists, err := s.fs.Exists(s.target)
+	_, err := s.occupied()
 	if err != nil {
-		return nil, err
-	}
-	if exists && !s.replace {
-		return nil, fmt.Errorf("result folder %s: %w", s.target, ErrExists)
+		return nil, fmt.Errorf("result folder %s: %w", s.target, err)
 	}
 	parent, name := filepath.Split(s.target)
 	if parent = filepath.Clean(parent); name == "" || name == ".." || name == "." {
@@ -115,6 +127,26 @@ func newStage(target string, opts Options) (*stage, error) {
 		return nil, fmt.Errorf("result folder %s: %w", s.target, err)
 	}
 	return s, nil
+}
+
+// occupied reports whether the target exists; where it must stay, the error says why.
+func (s *stage) occupied() (bool, error) {
+	exists, err := s.fs.Exists(s.target)
+	if err != nil || !exists {
+		return false, err
+	}
+	names, err := s.fs.ReadDir(s.target)
+	switch {
+	case err != nil:
+		return true, err
+	case len(names) == 0:
+		return true, nil
+	case !s.replace:
+		return true, ErrExists
+	case !slices.Contains(names, SummaryFile) && !slices.Contains(names, CompareFile):
+		return true, ErrForeign
+	}
+	return true, nil
 }
 
 func (s *stage) makeParents(dir string) error {
@@ -159,19 +191,17 @@ func (s *stage) rename() error {
 		return err
 	}
 	old := ""
-	if s.replace {
-		exists, err := s.fs.Exists(s.target)
-		if err != nil {
+	exists, err := s.occupied()
+	if err != nil {
+		return err
+	}
+	if exists {
+		old = s.temp + "-old"
+		if err := s.fs.Rename(s.target, old); err != nil {
 			return err
 		}
-		if exists {
-			old = s.temp + "-old"
-			if err := s.fs.Rename(s.target, old); err != nil {
-				return err
-			}
-		}
 	}
-	err := s.fs.Rename(s.temp, s.target)
+	err = s.fs.Rename(s.temp, s.target)
 	if err == nil {
 		if err = s.fs.SyncDir(filepath.Dir(s.target)); err != nil {
 			_ = s.fs.RemoveAll(s.target)

@@ -336,3 +336,36 @@ func TestLatencies(t *testing.T) {
 		}
 	}
 }
+
+func TestFaultsOfASummary(t *testing.T) {
+	for want, change := range map[string]func(*smallRun){
+		"":                   func(*smallRun) {},
+		"turns: read 7":      func(r *smallRun) { r.totals.Turns++ },
+		"leases: 1 alive":    func(r *smallRun) { r.totals.LeasesLive, r.totals.LeasesFinished = 1, 2 },
+		"leases: admitted 5": func(r *smallRun) { r.totals.LeasesAdmitted++ },
+		"above its ceiling":  func(r *smallRun) { r.turns[3].HitGPU++ },
+	} {
+		r := newSmallRun()
+		change(r)
+		got := strings.Join(collect(t, r, smallInfo()).Faults(), "; ")
+		if (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("faults %q, expected %q", got, want)
+		}
+	}
+}
+
+// The rows of a run may come in any order of turns without changing a number.
+func TestOrderOfTurnsDoesNotShow(t *testing.T) {
+	want := collect(t, newSmallRun(), smallInfo())
+	rapid.Check(t, func(rt *rapid.T) {
+		r := newSmallRun()
+		r.turns = rapid.Permutation(r.turns).Draw(rt, "turns")
+		c := NewCollector(smallInfo())
+		if err := r.into(c); err != nil {
+			rt.Fatal(err)
+		}
+		if d := cmp.Diff(want, c.Summary(&r.totals)); d != "" {
+			rt.Fatal(d)
+		}
+	})
+}
