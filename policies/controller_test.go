@@ -300,3 +300,124 @@ func TestReject(t *testing.T) {
 		t.Errorf("audit %+v", a)
 	}
 }
+
+func TestDrainingReplicaTakesNothingNew(t *testing.T) {
+	c, _ := newController(2, none())
+	draining := policies.Fact{Kind: policies.ReplicaDraining, Replica: 0}
+	step(t, c, 1, join(sent(1, 0, policies.Ungated), sent(2, 1, policies.Ungated)), draining, up(0), up(1), turn(1, 1), turn(2, 2))
+	step(t, c, 2, sent(3, 1, policies.Ungated), draining, turn(3, 3))
+	step(t, c, 3, []policies.Command{held(4, policies.NoReplicaUp)}, down(1), turn(4, 4))
+	step(t, c, 4, sent(4, 0, policies.Ungated), up(0), about(policies.Finished, 1))
+	if got := c.Audit(); got.Finished != 1 || got.Live != 3 || got.Ignored != 1 {
+		t.Errorf("audit %+v", got)
+	}
+}
+
+func TestThreadRecord(t *testing.T) {
+	c, _ := newController(2, none())
+	v := c.View()
+	if v.LastReplica(5) != policies.NoReplica || v.History(5) != 0 || v.FinishedTurns(5) != 0 || v.Running(5) != 0 {
+		t.Error("a thread that never came has a record")
+	}
+	step(t, c, 1, sent(1, 1, policies.Ungated), up(1), turn(1, 5))
+	if v.LastReplica(5) != 1 || v.Running(5) != 1 {
+		t.Errorf("last %d running %d", v.LastReplica(5), v.Running(5))
+	}
+	step(t, c, 2, nil, policies.Fact{Kind: policies.Finished, Attempt: 1, OutputTokens: 40})
+	step(t, c, 3, sent(2, 1, policies.Ungated), turn(2, 5))
+	step(t, c, 4, nil, about(policies.Failed, 2)) // leaves the history as it was
+	if v.History(5) != 140 || v.FinishedTurns(5) != 1 || v.Running(5) != 0 {
+		t.Errorf("history %d finished %d running %d", v.History(5), v.FinishedTurns(5), v.Running(5))
+	}
+}
+
+func TestTokenProgress(t *testing.T) {
+	c, _ := newController(1, none())
+	progress := func(n int32) policies.Fact {
+		return policies.Fact{Kind: policies.TokensProgressed, Attempt: 1, OutputTokens: n}
+	}
+	step(t, c, 1, sent(1, 0, policies.Ungated), up(0), turn(1, 1))
+	for _, s := range []struct {
+		fact policies.Fact
+		want int64
+	}{{about(policies.FirstToken, 1), 101}, {progress(30), 130}, {progress(20), 130}, {progress(31), 131}, {about(policies.Finished, 1), 0}, {progress(99), 0}} {
+		c.Step(2, []policies.Fact{s.fact}, nil)
+		if got := c.View().DecodeTokens(0); got != s.want {
+			t.Errorf("after %+v: %d decode tokens, want %d", s.fact.Kind, got, s.want)
+		}
+	}
+}
+
+// toDown is a router that breaks its contract.
+type toDown struct{ policies.Router }
+
+func (toDown) Route(policies.Time, *policies.View, *policies.Turn) (policies.ReplicaID, policies.Reason) {
+	return 1, policies.NoReason
+}
+
+func TestBrokenInvariantsPanic(t *testing.T) {
+	router := routing.LeastRequests().NewRouter(policies.Env{}, nil)
+	whole := policies.ControllerConfig{Tree: &prefix.Tree{}, Replicas: 2, Gate: none(), Router: router}
+	for name, f := range map[string]func(){
+		"no gate":        func() { c := whole; c.Gate = nil; policies.NewController(c) },
+		"capabilities":   func() { c := whole; c.Capabilities = make([]policies.Capability, 3); policies.NewController(c) },
+		"time goes back": func() { c := policies.NewController(whole); c.Step(5, nil, nil); c.Step(4, nil, nil) },
+		"route to what is down": func() {
+			c := whole
+			c.Router = toDown{router}
+			policies.NewController(c).Step(1, []policies.Fact{up(0), turn(1, 1)}, nil)
+		},
+		"no verdict": func() {
+			c := whole
+			c.Gate = &scripted{wake: policies.Never, verdict: func(*policies.View, *policies.Turn, *policies.Probes) policies.Verdict {
+				return policies.Verdict{}
+			}}
+			policies.NewController(c).Step(1, []policies.Fact{up(0), turn(1, 1)}, nil)
+		},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
+// What a replica said and held is gone when it goes down; what was said of a replica that is down does not count.
+func TestReplicaThatGoesDownIsForgotten(t *testing.T) {
+	c, _ := newController(1, none())
+	stored := policies.Fact{Kind: policies.BlocksStored, Hi: 4, BlockTokens: 16}
+	sampled := policies.Fact{Kind: policies.MetricsSampled, Sample: policies.Sample{At: 5, Has: policies.HasUsage, Usage: .5}}
+	prompt := prefix.Prefix{Tokens: 100}
+	c.Step(5, []policies.Fact{up(0), stored, sampled}, nil)
+	older := sampled
+	older.Sample.At, older.Sample.Usage = 4, .1
+	c.Step(6, []policies.Fact{older}, nil)
+	if h, ok := c.View().HitTokens(0, prompt); h != 64 || !ok || c.View().Sample(0).Usage != .5 {
+		t.Errorf("hit %d %v, usage %v", h, ok, c.View().Sample(0).Usage)
+	}
+	c.Step(7, []policies.Fact{down(0), stored, sampled, up(0)}, nil)
+	if h, ok := c.View().HitTokens(0, prompt); h != 0 || !ok || c.View().Sample(0).Has != 0 {
+		t.Errorf("after it went down: hit %d %v, sample %+v", h, ok, c.View().Sample(0))
+	}
+}
+
+func TestReplayNamesTheFirstDifference(t *testing.T) {
+	log := []policies.Entry{
+		{Now: 1, Facts: []policies.Fact{up(0), turn(1, 1)}, Commands: sent(1, 0, policies.Ungated)},
+		{Now: 2, Facts: []policies.Fact{turn(2, 2)}, Commands: sent(2, 0, policies.Ungated)},
+	}
+	c, _ := newController(1, none())
+	if err := policies.Replay(c, log); err != nil {
+		t.Error(err)
+	}
+	log[1].Commands = log[1].Commands[:1]
+	c, _ = newController(1, none())
+	want := `entry 1 at 2 ns: command 1 is dispatch of attempt 2 replica 0 reason "least_loaded", the log has missing`
+	if err := policies.Replay(c, log); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

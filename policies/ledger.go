@@ -56,10 +56,8 @@ func (l *ledger) find(a AttemptID) *Lease {
 	return nil
 }
 
-// Lease is the lease of a; nil if there is none. The caller must not change or keep it.
-func (v *View) Lease(a AttemptID) *Lease { return v.ledger.find(a) }
-
-// FirstLease and NextLease walk the leases dispatched to r, in no particular order; nil ends the walk.
+// FirstLease begins a walk over the leases dispatched to r, in no particular order; nil ends it. The caller must not change
+// or keep a lease.
 func (v *View) FirstLease(r ReplicaID) *Lease { return v.ledger.at(v.replicas[r].firstLease) }
 
 // NextLease is the lease after l on the same replica.
@@ -108,7 +106,7 @@ func (l *ledger) take() int32 {
 	return int32(len(l.leases) - 1)
 }
 
-// firstToken moves a lease from prefill to decode; false if a is no lease in prefill on f's replica.
+// firstToken moves a lease from prefill to decode; false if a is no lease in prefill.
 func (v *View) firstToken(a AttemptID) bool {
 	le := v.ledger.find(a)
 	if le == nil || le.Decoding {

@@ -47,7 +47,8 @@ type Machine interface {
 	NextWake() Time
 }
 
-// Turn is what a live gateway knows of a turn on arrival. It does not hold the true output length.
+// Turn is what a live gateway knows of a turn on arrival. It does not hold the true output length. Session and Thread are
+// not negative and Prompt has at least one token.
 type Turn struct {
 	Attempt   AttemptID
 	Session   SessionID
@@ -64,9 +65,9 @@ type Turn struct {
 type FactKind uint8
 
 const (
-	TurnArrived       FactKind = iota + 1 // Turn
+	TurnArrived       FactKind = iota + 1 // Turn; its Attempt is larger than those of all earlier Steps
 	AttemptSuperseded                     // Attempt: a newer attempt of the same turn has arrived (its TurnArrived follows in the same Step)
-	ClientGone                            // Attempt: its client gave up, whether it waits or runs
+	ClientGone                            // Attempt: its client gave up. If it waits it is forgotten without a command; if it runs it stays a lease until Finished or Failed
 	UsageProbed                           // Attempt, Replica, Outcome, Usage
 	PrefixProbed                          // Attempt, Replica, Outcome, HitTokens, PromptTokens
 	Dispatched                            // Attempt, Replica: the engine took the request in

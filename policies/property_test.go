@@ -48,13 +48,6 @@ func (a arm) build(tree *prefix.Tree, replicas int) *policies.Controller {
 	return policies.NewController(policies.ControllerConfig{Tree: tree, Replicas: replicas, Gate: g, Router: r})
 }
 
-// entry is what a decision log keeps of one Step.
-type entry struct {
-	now      policies.Time
-	facts    []policies.Fact
-	commands []policies.Command
-}
-
 // chaos makes a stream of facts as a careless driver with broken engines would, and checks every command against what a
 // driver may expect.
 type chaos struct {
@@ -69,7 +62,7 @@ type chaos struct {
 	running    map[policies.AttemptID]policies.ReplicaID
 	newest     map[policies.ThreadID]policies.AttemptID
 	superseded map[policies.AttemptID]bool
-	log        []entry
+	log        []policies.Entry
 
 	admitted, ended, aborted, arrived, left int64
 }
@@ -136,7 +129,7 @@ func (x *chaos) note(f policies.Fact) {
 
 func (x *chaos) step(facts []policies.Fact) {
 	out := x.c.Step(x.now, facts, nil)
-	x.log = append(x.log, entry{x.now, facts, out})
+	x.log = append(x.log, policies.Entry{Now: x.now, Facts: facts, Commands: out})
 	for i, c := range out {
 		thread, waits := x.waiting[c.Attempt]
 		if !waits && c.Kind != policies.Dispatch {
@@ -236,21 +229,18 @@ func TestLeasesAreConserved(t *testing.T) {
 				x.drain()
 
 				// The log, replayed, gives the same commands.
-				again := a.build(tree, chaosReplicas)
-				for _, e := range x.log {
-					if d := cmp.Diff(e.commands, again.Step(e.now, e.facts, nil)); d != "" {
-						t.Fatalf("replay differs at %d:\n%s", e.now, d)
-					}
+				if err := policies.Replay(a.build(tree, chaosReplicas), x.log); err != nil {
+					t.Fatal(err)
 				}
 				// A shift in time changes nothing but the times.
 				later := a.build(tree, chaosReplicas)
 				for _, e := range x.log {
-					facts := slices.Clone(e.facts)
+					facts := slices.Clone(e.Facts)
 					for i := range facts {
 						facts[i].Sample.At += 1e15
 					}
-					if d := cmp.Diff(e.commands, later.Step(e.now+1e15, facts, nil)); d != "" {
-						t.Fatalf("shifted by 1e15 ns it differs at %d:\n%s", e.now, d)
+					if d := cmp.Diff(e.Commands, later.Step(e.Now+1e15, facts, nil)); d != "" {
+						t.Fatalf("shifted by 1e15 ns it differs at %d:\n%s", e.Now, d)
 					}
 				}
 			})

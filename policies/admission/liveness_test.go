@@ -1,0 +1,146 @@
+package admission_test
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-sim/sluice/policies"
+	"github.com/sluice-sim/sluice/policies/catalog"
+	"github.com/sluice-sim/sluice/prefix"
+)
+
+// A small closed loop: threads of several turns on two engines whose usage is the number of turns that they run over
+// their room, and whose prefixes last until others push them out. Whatever the gate and its knobs, every turn finishes.
+func TestEveryTurnFinishes(t *testing.T) {
+	for _, gate := range []string{"none", "max-sessions", "documented", "as-shipped"} {
+		t.Run(gate, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				name, p := gate, policies.Params{}
+				switch gate {
+				case "max-sessions":
+					p["max_sessions"] = policies.Value{Number: float64(rapid.IntRange(1, 3).Draw(t, "slots"))}
+				case "documented", "as-shipped":
+					name = "session"
+					p["preset"] = policies.Value{Text: gate}
+					p["usage"] = policies.Value{Text: rapid.SampledFrom([]string{"owner", "mean", "max"}).Draw(t, "usage")}
+					p["idle_grace_s"] = policies.Value{Number: float64(rapid.IntRange(0, 3).Draw(t, "grace"))}
+				}
+				g, err := catalog.BuildGate(name, policies.Env{}, p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := catalog.BuildRouter(rapid.SampledFrom([]string{"sticky", "round-robin"}).Draw(t, "router"), policies.Env{}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tree := &prefix.Tree{}
+				tree.Root()
+				w := &tiny{t: t, room: rapid.IntRange(1, 3).Draw(t, "room"), turns: 3,
+					c: policies.NewController(policies.ControllerConfig{Tree: tree, Replicas: 2, Gate: g, Router: r})}
+				w.run(rapid.IntRange(1, 6).Draw(t, "threads"))
+			})
+		})
+	}
+}
+
+type tiny struct {
+	t       *rapid.T
+	c       *policies.Controller
+	room    int
+	turns   int32
+	running [2]int
+	recent  [2][]policies.ThreadID // the last threads that ran there, newest last
+	next    policies.AttemptID
+	events  []answer
+	thread  map[policies.AttemptID]policies.ThreadID
+	number  map[policies.ThreadID]int32
+	log     []string
+}
+
+func (w *tiny) at(d, now policies.Time, f policies.Fact) {
+	w.events = append(w.events, answer{now + d, f})
+	for i := len(w.events) - 1; i > 0 && w.events[i].at < w.events[i-1].at; i-- {
+		w.events[i], w.events[i-1] = w.events[i-1], w.events[i]
+	}
+}
+
+func (w *tiny) arrive(d, now policies.Time, th policies.ThreadID) {
+	w.number[th]++
+	w.at(d, now, policies.Fact{Kind: policies.TurnArrived, Turn: policies.Turn{
+		Thread: th, Session: policies.SessionID(th), Number: w.number[th], Prompt: prefix.Prefix{Tokens: 1000},
+	}})
+}
+
+func (w *tiny) run(threads int) {
+	w.thread, w.number = map[policies.AttemptID]policies.ThreadID{}, map[policies.ThreadID]int32{}
+	now := policies.Time(0)
+	w.act(now, w.c.Step(now, []policies.Fact{{Kind: policies.ReplicaUp, Replica: 0}, {Kind: policies.ReplicaUp, Replica: 1}}, nil))
+	for th := range policies.ThreadID(threads) {
+		w.arrive(policies.Time(rapid.IntRange(0, 3).Draw(w.t, "start"))*policies.Second, now, th)
+	}
+	finished := 0
+	for steps := 0; finished < threads*int(w.turns); steps++ {
+		next := w.c.NextWake()
+		if len(w.events) > 0 {
+			next = min(next, w.events[0].at)
+		}
+		if next == policies.Never || steps > 20000 {
+			w.t.Fatalf("%d turns of %d finished after %d steps, %v s; the last: %v", finished, threads*int(w.turns), steps, now/policies.Second, w.log)
+		}
+		now = next
+		var facts []policies.Fact
+		for len(w.events) > 0 && w.events[0].at == now {
+			f := w.events[0].fact
+			w.events = w.events[1:]
+			if f.Kind == policies.TurnArrived { // attempts are numbered in order of arrival
+				w.next++
+				f.Turn.Attempt = w.next
+				w.thread[w.next] = f.Turn.Thread
+			}
+			facts = append(facts, f)
+			if f.Kind == policies.Finished {
+				finished++
+				facts = append(facts, w.ended(now, f)...)
+			}
+		}
+		w.act(now, w.c.Step(now, facts, nil))
+	}
+	if a := w.c.Audit(); a.Live != 0 || a.Waiting != 0 || a.Finished != int64(finished) {
+		w.t.Fatalf("audit %+v", a)
+	}
+}
+
+func (w *tiny) ended(now policies.Time, f policies.Fact) []policies.Fact {
+	th := w.thread[f.Attempt]
+	w.running[f.Replica]--
+	if w.number[th] < w.turns {
+		w.arrive(policies.Time(rapid.IntRange(0, 4).Draw(w.t, "gap"))*policies.Second, now, th)
+		return nil
+	}
+	return []policies.Fact{{Kind: policies.ThreadFinished, Thread: th, Session: policies.SessionID(th)}, {Kind: policies.SessionFinished, Session: policies.SessionID(th)}}
+}
+
+func (w *tiny) act(now policies.Time, out []policies.Command) {
+	for _, c := range out {
+		w.log = append(w.log, fmt.Sprint(now/1e6, c))
+		w.log = w.log[max(0, len(w.log)-10):]
+		switch c.Kind {
+		case policies.Dispatch:
+			w.running[c.Replica]++
+			w.recent[c.Replica] = append(w.recent[c.Replica], w.thread[c.Attempt])
+			w.at(policies.Time(rapid.IntRange(1, 5).Draw(w.t, "takes"))*policies.Second, now, policies.Fact{Kind: policies.Finished, Attempt: c.Attempt, Replica: c.Replica, OutputTokens: 1})
+		case policies.ProbeUsage:
+			w.at(probeTime, now, policies.Fact{Kind: policies.UsageProbed, Attempt: c.Attempt, Replica: c.Replica, Usage: float64(w.running[c.Replica]) / float64(w.room)})
+		case policies.ProbePrefix:
+			hit := int32(0)
+			for _, th := range w.recent[c.Replica][max(0, len(w.recent[c.Replica])-w.room):] {
+				if th == w.thread[c.Attempt] {
+					hit = 900
+				}
+			}
+			w.at(probeTime, now, policies.Fact{Kind: policies.PrefixProbed, Attempt: c.Attempt, Replica: c.Replica, HitTokens: hit, PromptTokens: 1000})
+		}
+	}
+}
