@@ -1,0 +1,133 @@
+package kv
+
+func (t *CPUTier) clearLists() {
+	for _, l := range []*cpuList{&t.recent, &t.frequent, &t.recentGhosts, &t.frequentGhost} {
+		*l = cpuList{head: nowhere, tail: nowhere}
+	}
+}
+
+// push puts entry i at the end of list l, where it is evicted last.
+func (t *CPUTier) push(l *cpuList, i int32) {
+	x := &t.entries[i]
+	x.in, x.prev, x.next = l, l.tail, nowhere
+	if l.tail == nowhere {
+		l.head = i
+	} else {
+		t.entries[l.tail].next = i
+	}
+	l.tail = i
+	l.len++
+}
+
+// unlink takes entry i out of its list.
+func (t *CPUTier) unlink(i int32) {
+	x := &t.entries[i]
+	l := x.in
+	if x.prev == nowhere {
+		l.head = x.next
+	} else {
+		t.entries[x.prev].next = x.next
+	}
+	if x.next == nowhere {
+		l.tail = x.prev
+	} else {
+		t.entries[x.next].prev = x.prev
+	}
+	x.in = nil
+	l.len--
+}
+
+func (t *CPUTier) move(l *cpuList, i int32) {
+	t.unlink(i)
+	t.push(l, i)
+}
+
+// Touch marks chunks as used, the last key first, so that the first one ends as the most recent. LRU moves those that
+// are evictable. ARC moves what it holds to the frequent chunks, and takes a chunk that it had evicted as a sign that
+// the list it came from should be larger.
+func (t *CPUTier) Touch(keys []ChunkKey) {
+	for n := len(keys) - 1; n >= 0; n-- {
+		i := t.index.get(keys[n])
+		if i == nowhere {
+			continue
+		}
+		x := &t.entries[i]
+		switch {
+		case !t.cfg.ARC:
+			if x.ref == 0 {
+				t.move(&t.recent, i)
+			}
+		case x.in == &t.recent && x.ref != storing:
+			t.move(&t.frequent, i)
+		case x.in == &t.recentGhosts:
+			t.target = min(t.target+max(1, float64(t.frequentGhost.len)/float64(t.recentGhosts.len)), float64(t.cfg.Chunks))
+			t.move(x.in, i)
+		case x.in == &t.frequentGhost:
+			t.target = max(t.target-max(1, float64(t.recentGhosts.len)/float64(t.frequentGhost.len)), 0)
+			t.move(x.in, i)
+		default:
+			t.move(x.in, i)
+		}
+	}
+}
+
+// evict frees the slots of n chunks that nothing uses and that the current call of PrepareStore does not name, or
+// changes nothing and returns false.
+func (t *CPUTier) evict(n int32) bool {
+	t.victims = t.victims[:0]
+	recent, frequent := t.recent.head, t.frequent.head
+	left := t.recent.len // of the recent ones, with the victims so far gone
+	for ; n > 0; n-- {
+		i := nowhere
+		if left >= int32(t.target) {
+			if i, recent = t.idle(recent); i != nowhere {
+				left--
+			}
+		}
+		if i == nowhere {
+			if i, frequent = t.idle(frequent); i == nowhere {
+				return false
+			}
+		}
+		t.victims = append(t.victims, i)
+	}
+	for _, i := range t.victims {
+		x := &t.entries[i]
+		t.evictable--
+		t.unused = append(t.unused, x.slot)
+		t.Evicted = append(t.Evicted, x.slot)
+		t.EvictedKeys = append(t.EvictedKeys, x.key)
+		switch {
+		case !t.cfg.ARC:
+			t.unlink(i)
+			t.drop(i)
+		case x.in == &t.recent:
+			t.move(&t.recentGhosts, i)
+		default:
+			t.move(&t.frequentGhost, i)
+		}
+	}
+	t.trim(&t.recentGhosts)
+	t.trim(&t.frequentGhost)
+	return true
+}
+
+// idle is the first entry from i on in its list that may be evicted, or nowhere, and the entry behind it.
+func (t *CPUTier) idle(i int32) (found, next int32) {
+	for i != nowhere && (t.entries[i].ref != 0 || t.entries[i].call == t.call) {
+		i = t.entries[i].next
+	}
+	if i == nowhere {
+		return nowhere, nowhere
+	}
+	return i, t.entries[i].next
+}
+
+// trim forgets the oldest ghosts beyond the capacity of the tier.
+func (t *CPUTier) trim(l *cpuList) {
+	for l.len > t.cfg.Chunks {
+		i := l.head
+		t.unlink(i)
+		t.drop(i)
+	}
+}
