@@ -213,7 +213,7 @@ func (p *Extent) evict(n int32, first int) int32 {
 		}
 	}
 	if x.front {
-		p.cached -= int64(n - p.promote(c, lo, hi))
+		p.cached -= int64(n - p.promote(c, i, lo, hi))
 	}
 	if x = &p.pieces[i]; x.lo == x.hi {
 		p.dequeue(i)
@@ -246,7 +246,7 @@ func (p *Extent) Register(h Handle, path []prefix.Segment, from, to int32) {
 
 // place makes the blocks of s, which table t alone holds, resident: in the lane of the table's last blocks if they
 // belong to the same stream and there is room, so that copies that grow side by side do not change places, else in the
-// first lane if there is room, else in a new one. What nobody has registered yet is in front, the rest behind.
+// first lane if there is room, else in a new one. What is not resident yet comes to the front, the rest behind it.
 func (p *Extent) place(t *table, s prefix.Segment) {
 	c := p.index.get(s.Stream)
 	if c == nowhere {
@@ -265,25 +265,35 @@ func (p *Extent) place(t *table, s prefix.Segment) {
 		l, below = p.newLane(c), nowhere
 	}
 	p.seq++
-	for at := s.Lo; at < s.Hi; {
-		end, front, left := s.Hi, true, p.leftOf(c, at+1)
-		if right := p.rightOf(c, left); left != nowhere && p.pieces[left].hi > at {
-			end, front = min(end, p.pieces[left].hi), false
-		} else if right != nowhere {
-			end = min(end, p.pieces[right].lo)
-		}
-		i := p.newPiece(piece{lo: at, hi: end, ref: 1, lane: l, seq: p.seq})
-		p.insert(i, below)
-		if front {
-			p.enter(i, left)
-			p.cached += int64(end - at)
-		}
-		if !p.join(below, i) {
-			below = i
-		}
-		at = end
+	end := s.Lo // of the front
+	if right := p.contents[c].right; right != nowhere {
+		end = p.pieces[right].hi
+	}
+	if end < s.Lo {
+		panic(fmt.Sprintf("kv: blocks %d to %d of stream %d registered, of which only those to %d are resident; the path is not the one of before", s.Lo, s.Hi, s.Stream, end))
+	}
+	if end > s.Lo {
+		below = p.lay(piece{lo: s.Lo, hi: min(end, s.Hi), ref: 1, lane: l, seq: p.seq}, below)
+	}
+	if end < s.Hi {
+		p.lay(piece{lo: end, hi: s.Hi, ref: 1, lane: l, seq: p.seq, front: true}, below)
+		p.cached += int64(s.Hi - end)
 	}
 	t.add(l, s.Lo, s.Hi)
+}
+
+// lay puts new piece x into its lane behind piece below, and at the high end of the front if it belongs there, and
+// returns the piece that its blocks are in then.
+func (p *Extent) lay(x piece, below int32) int32 {
+	i := p.newPiece(x)
+	p.insert(i, below)
+	if x.front {
+		p.enter(i, p.contents[p.lanes[x.lane].content].right)
+	}
+	if p.join(below, i) {
+		return below
+	}
+	return i
 }
 
 // Release implements Pool.

@@ -177,7 +177,7 @@ func (p *Extent) join(i, u int32) bool {
 	if x.hi != y.lo || x.ref != y.ref || x.front != y.front || (x.ref == 0 && y.newer != i) {
 		return false
 	}
-	if !x.front && x.seq != y.seq && p.between(x.lane, y.lo, y.hi, min(x.seq, y.seq), max(x.seq, y.seq)) {
+	if !x.front && (x.seq > y.seq || p.between(x.lane, y.lo, y.hi, x.seq, y.seq)) {
 		return false
 	}
 	if y.ref == 0 {
@@ -188,15 +188,18 @@ func (p *Extent) join(i, u int32) bool {
 	return true
 }
 
-// between says whether another lane of the stream than l has, behind the front, a copy of one of the blocks [lo, hi) that
-// was registered after a and before b.
+// between says whether another lane of the stream than l has a copy of one of the blocks [lo, hi) that was registered
+// after a and before b.
 func (p *Extent) between(l, lo, hi int32, a, b int64) bool {
+	if a == b {
+		return false
+	}
 	for o := p.contents[p.lanes[l].content].lanes; o != nowhere; o = p.lanes[o].next {
 		if o == l {
 			continue
 		}
 		for i := p.above(o, lo); i != nowhere && p.pieces[i].lo < hi; i = p.pieces[i].next {
-			if x := &p.pieces[i]; !x.front && a < x.seq && x.seq < b {
+			if s := p.pieces[i].seq; a < s && s < b {
 				return true
 			}
 		}
@@ -262,70 +265,45 @@ func (p *Extent) leave(i int32) {
 	}
 }
 
-// leftOf is the highest piece in the front of content c with a block under at, or nowhere, walking from the high end.
-func (p *Extent) leftOf(c, at int32) int32 {
-	i := p.contents[c].right
-	for i != nowhere && p.pieces[i].lo >= at {
-		i = p.pieces[i].left
-	}
-	return i
-}
-
-// rightOf is what follows piece left in the front of content c; nowhere is before the first.
-func (p *Extent) rightOf(c, left int32) int32 {
-	if left == nowhere {
-		return p.contents[c].left
-	}
-	return p.pieces[left].right
-}
-
-// promote brings to the front what lies behind it in blocks [lo, hi) of content c, which the front has lost, the first
-// registered first, and returns how many blocks that is.
-func (p *Extent) promote(c, lo, hi int32) int32 {
+// promote brings to the front what lies behind it in blocks [lo, hi) of content c, which the front has lost after piece
+// left, the first registered first, and returns how many blocks that is. It relies on residency closed under prefixes:
+// what begins behind the front begins where a piece of the front does, and is older in the free queue than any longer
+// piece of the front made since; so no piece behind begins inside [lo, hi), and after the first block without another
+// copy there is none.
+func (p *Extent) promote(c, left, lo, hi int32) int32 {
 	if p.lanes[p.contents[c].lanes].next == nowhere {
 		return 0
 	}
-	n := int32(0)
-	for at := lo; at < hi; {
-		i, end := p.firstBehind(c, at, hi)
+	at := lo
+	for at < hi {
+		i := p.firstBehind(c, at)
 		if i == nowhere {
-			at = end
-			continue
+			break
 		}
 		if p.pieces[i].lo < at {
 			i = p.split(i, at)
 		}
-		if p.pieces[i].hi > end {
-			p.split(i, end)
+		if p.pieces[i].hi > hi {
+			p.split(i, hi)
 		}
-		p.enter(i, p.leftOf(c, at))
+		at = p.pieces[i].hi
+		p.enter(i, left)
 		p.join(i, p.pieces[i].next)
-		n += end - at
-		at = end
+		left = i
 	}
-	return n
+	return at - lo
 }
 
-// firstBehind returns the first-registered piece behind the front that has block at, and the block, at most hi, before
-// which it ends or an earlier one begins. If there is none, end is where the next piece begins.
-func (p *Extent) firstBehind(c, at, hi int32) (best, end int32) {
-	best, end = nowhere, hi
+// firstBehind is the first-registered piece of content c that has block at, which is not in front, or nowhere.
+func (p *Extent) firstBehind(c, at int32) int32 {
+	best := nowhere
 	for l := p.contents[c].lanes; l != nowhere; l = p.lanes[l].next {
-		if i := p.below(l, at+1); i != nowhere && p.pieces[i].hi > at && (best == nowhere || p.pieces[i].seq < p.pieces[best].seq) {
+		i := p.below(l, at+1)
+		if i != nowhere && p.pieces[i].hi > at && (best == nowhere || p.pieces[i].seq < p.pieces[best].seq) {
 			best = i
 		}
 	}
-	if best != nowhere {
-		end = min(end, p.pieces[best].hi)
-	}
-	for l := p.contents[c].lanes; l != nowhere; l = p.lanes[l].next {
-		for i := p.above(l, at+1); i != nowhere && p.pieces[i].lo < end; i = p.pieces[i].next {
-			if p.pieces[i].lo > at && (best == nowhere || p.pieces[i].seq < p.pieces[best].seq) {
-				end = p.pieces[i].lo
-			}
-		}
-	}
-	return best, end
+	return best
 }
 
 // enqueue puts piece i into the free queue behind piece older (nowhere: as the next to be evicted).
