@@ -151,6 +151,9 @@ const (
 	tableRowGroup = 1 << 17 // rows of a row group, which the Parquet writer keeps in memory
 )
 
+// codec is shared, because an encoder is expensive to make; each page is encoded on its own.
+var codec = &zstd.Codec{Level: zstd.SpeedDefault, Concurrency: 1}
+
 // table is one Parquet file being written.
 type table[T any] struct {
 	file   File
@@ -167,7 +170,7 @@ func newTable[T any](fsys FS, path string) (*table[T], error) {
 	buffer := bufio.NewWriterSize(f, 1<<16)
 	return &table[T]{file: f, buffer: buffer, rows: make([]T, 0, tableBatch),
 		writer: parquet.NewGenericWriter[T](buffer,
-			parquet.Compression(&zstd.Codec{Level: zstd.SpeedDefault}),
+			parquet.Compression(codec),
 			parquet.CreatedBy("sluice", "1", "0"),
 			parquet.MaxRowsPerRowGroup(tableRowGroup))}, nil
 }
