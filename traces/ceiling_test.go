@@ -133,10 +133,7 @@ func TestCeilingIsThePrefixHitsOfTheIDs(t *testing.T) {
 }
 
 func BenchmarkCeiling(b *testing.B) {
-	tr, err := Open(sharedTraces(b, "kv-cache-tester/traces"), "", Options{SharedPrefix: SharedAuto})
-	if err != nil {
-		b.Fatal(err)
-	}
+	tr := wholeFolder(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		Ceiling(tr, 16)

@@ -122,22 +122,22 @@ func TestStreamsSayWhatTheIDsSayOnRecordedSessions(t *testing.T) {
 }
 
 func TestRecordedTracesAreValid(t *testing.T) {
-	for _, c := range []struct{ path, format string }{
-		{"kv-cache-tester/traces", FormatKVCacheTester},
-		{"mooncake/FAST25-release/traces/conversation_trace.jsonl", FormatMooncake},
-		{"mooncake/FAST25-release/traces/synthetic_trace.jsonl", FormatMooncake},
-	} {
-		tr, err := Open(sharedTraces(t, c.path), "", Options{SharedPrefix: SharedAuto, IdleCapNS: 60e9})
+	traces := []*Trace{wholeFolder(t)}
+	for _, name := range []string{"conversation_trace.jsonl", "synthetic_trace.jsonl"} {
+		tr, err := Open(sharedTraces(t, "mooncake/FAST25-release/traces/"+name), "", Options{IdleCapNS: 60e9})
 		if err != nil {
 			t.Fatal(err)
 		}
+		traces = append(traces, tr)
+	}
+	for _, tr := range traces {
 		kept := DropOverContext(tr, 100_000)
 		for _, x := range []*Trace{tr, kept, Head(kept, 100)} {
 			if p := Validate(x); len(p) > 0 {
-				t.Errorf("%s: %s (%d problems)", c.path, p[0], len(p))
+				t.Errorf("%s: %s (%d problems)", tr.Name, p[0], len(p))
 			}
 			if n := int64(x.Turns()) + x.Report.DroppedTurns(); n != x.Report.Turns {
-				t.Errorf("%s: %d turns kept or dropped, %d read", c.path, n, x.Report.Turns)
+				t.Errorf("%s: %d turns kept or dropped, %d read", tr.Name, n, x.Report.Turns)
 			}
 		}
 	}

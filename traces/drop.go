@@ -70,6 +70,9 @@ func knownDurations(dst []int64, s *Session) []int64 {
 	return dst
 }
 
+// maxDelayNS keeps the sum over a chain of dropped turns in range, 31 years.
+const maxDelayNS int64 = 1e18
+
 // withoutTurns rewires a session around its dropped turns. Unknown service times count as the session's median, else as
 // fallback.
 func withoutTurns(s *Session, dropped []bool, fallback int64, notes tally) Session {
@@ -99,7 +102,7 @@ func withoutTurns(s *Session, dropped []bool, fallback int64, notes tally) Sessi
 				}
 			}
 			for _, e := range deps[d.Turn] {
-				e.DelayNS += delay
+				e.DelayNS = min(e.DelayNS+delay, maxDelayNS)
 				deps[i] = append(deps[i], e)
 			}
 		}

@@ -332,8 +332,8 @@ func (p *kvParser) call(th *kvThread, e *kvEntryJSON, where string, base int64) 
 	if e.In == nil || *e.In < 1 || *e.In/kvBlock > p.limits.BlocksPerTurn || *e.In > 1<<30 {
 		return bad("in", intText(e.In), fmt.Sprintf("tokens between 1 and %d", min(1<<30, p.limits.BlocksPerTurn*kvBlock)))
 	}
-	if e.Out == nil || *e.Out < 0 || *e.Out > 1<<30 {
-		return bad("out", intText(e.Out), "tokens between 0 and 2^30")
+	if e.Out == nil || *e.Out < 0 || *e.Out > 1<<29 {
+		return bad("out", intText(e.Out), "tokens between 0 and 2^29")
 	}
 	c.in, c.out = *e.In, *e.Out
 	if e.HashIDs == nil || int64(len(*e.HashIDs)) != c.in/kvBlock {

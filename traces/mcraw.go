@@ -57,12 +57,16 @@ func readMooncakeFile(path string, limits Limits) (*mcFile, error) {
 		return nil, err
 	}
 	defer s.Close()
+	return parseMooncake(s, limits)
+}
+
+func parseMooncake(s *source, limits Limits) (*mcFile, error) {
 	p := &mcParser{file: &mcFile{}, limits: limits, sessions: map[string]int32{}}
 	if err := eachLine(s, limits, p.line); err != nil {
 		return nil, err
 	}
 	if len(p.file.rows) == 0 {
-		return nil, &InputError{File: path, Found: "no lines", Expected: "one JSON object a line"}
+		return nil, &InputError{File: s.name, Found: "no lines", Expected: "one JSON object a line"}
 	}
 	p.file.bytes, p.file.nodes = s.n, p.hashes.len()
 	return p.file, nil
@@ -122,8 +126,8 @@ func (p *mcParser) numbers() (mcRow, error) {
 	if e.Input == nil || *e.Input < 1 || *e.Input > 1<<30 || *e.Input/mcBlock > p.limits.BlocksPerTurn {
 		return bad("input_length", intText(e.Input), fmt.Sprintf("tokens between 1 and %d", min(1<<30, p.limits.BlocksPerTurn*mcBlock)))
 	}
-	if e.Output == nil || *e.Output < 0 || *e.Output > 1<<30 {
-		return bad("output_length", intText(e.Output), "tokens between 0 and 2^30")
+	if e.Output == nil || *e.Output < 0 || *e.Output > 1<<29 {
+		return bad("output_length", intText(e.Output), "tokens between 0 and 2^29")
 	}
 	r.in, r.out = *e.Input, *e.Output
 	if blocks := (r.in + mcBlock - 1) / mcBlock; int64(len(e.HashIDs)) != blocks {

@@ -44,10 +44,7 @@ func TestNativeRoundTrip(t *testing.T) {
 }
 
 func TestNativeRoundTripOfTheWholeFolder(t *testing.T) {
-	tr, err := Open(sharedTraces(t, "kv-cache-tester/traces"), "", Options{SharedPrefix: SharedAuto})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := wholeFolder(t)
 	if b := roundTrip(t, tr); len(b) > 2<<20 {
 		t.Errorf("%d bytes for %d turns", len(b), tr.Turns())
 	}

@@ -3,8 +3,30 @@ package traces
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 )
+
+// wholeFolder is the trace of all kv-cache-tester files with a shared prefix, read once; do not change it.
+func wholeFolder(t testing.TB) *Trace {
+	t.Helper()
+	folder.once.Do(func() {
+		folder.trace, folder.err = Open(sharedTraces(t, "kv-cache-tester/traces"), "", Options{SharedPrefix: SharedAuto})
+	})
+	if folder.err != nil {
+		t.Fatal(folder.err)
+	}
+	if folder.trace == nil {
+		t.Skip("the trace data is not here")
+	}
+	return folder.trace
+}
+
+var folder struct {
+	once  sync.Once
+	trace *Trace
+	err   error
+}
 
 // sharedTraces finds the optional trace data beside the repository, or skips the test.
 func sharedTraces(t testing.TB, path string) string {

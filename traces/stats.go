@@ -89,11 +89,12 @@ type Dist struct {
 
 // newDist describes v, whose numbers are in units of 1/scale, and sorts it; nil when v is empty.
 func newDist(v []int64, scale float64) *Dist {
-	total := int64(0)
+	billions, rest := int64(0), int64(0) // a sum of nanoseconds may exceed an int64
 	for _, x := range v {
-		total += x
+		billions += x / 1e9
+		rest += x % 1e9
 	}
-	return describe(v, float64(total), scale)
+	return describe(v, float64(float64(billions)*1e9)+float64(rest), scale)
 }
 
 // floatDist describes v and sorts it; nil when v is empty.
