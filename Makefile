@@ -13,7 +13,7 @@ build:
 
 # The main job on the embedded scenario: five routers on the same generated sessions, no file needed.
 demo: build
-	./bin/sluice compare demo --vary policy.router=round-robin,least-requests,sticky,lmetric,smetric --bounds --force
+	./bin/sluice compare demo --vary policy.router=round-robin,least-requests,sticky,lmetric,smetric --bounds --force --out build/demo
 
 # What a newcomer should run.
 test: lint

@@ -200,14 +200,14 @@ func parseVaries(base *Scenario, varies []string) ([]variation, error) {
 	return out, nil
 }
 
-// Bounds is two arms that say how far a policy is from the best possible, both with everything else as in base: the
-// oracle router (exact residency, exact load, true output lengths; greedy) and replicas with an infinite cache.
+// Bounds is two arms that say how far a policy is from the best possible, with everything else as in base: the oracle
+// router (exact residency, exact load, true output lengths; greedy), and the same with an infinite cache on every replica.
 func Bounds(base *Scenario) ([]Arm, error) {
 	oracle, err := base.Apply([]string{"policy.router=oracle"})
 	if err != nil {
 		return nil, err
 	}
-	infinite, err := base.Apply([]string{"cluster.infinite_cache=true"})
+	infinite, err := oracle.Apply([]string{"cluster.infinite_cache=true"})
 	if err != nil {
 		return nil, err
 	}

@@ -114,7 +114,7 @@ func TestBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(arms) != 2 || arms[0].Scenario.Policy.Router.Name != "oracle" || !arms[1].Scenario.Cluster.InfiniteCache ||
-		arms[0].Scenario.Cluster.InfiniteCache || arms[1].Scenario.Policy.Router.Name != "round-robin" {
+		arms[0].Scenario.Cluster.InfiniteCache || arms[1].Scenario.Policy.Router.Name != "oracle" {
 		t.Errorf("got %v", armNames(arms))
 	}
 }

@@ -33,8 +33,8 @@ func compareCommand() *cobra.Command {
 		Long: `compare simulates a scenario once for every value of the varied keys, with the same trace and the same draws, writes one
 results folder and prints a table with one column for each arm and the differences to the first. Several --vary make a grid.
 
---bounds adds two arms that say how far the first arm is from the best possible: its scenario under the oracle router (exact
-residency, exact load, true output lengths), and with an infinite cache.
+--bounds adds two arms that say how far the others are from the best possible: the first arm's scenario under the oracle
+router (exact residency, exact load, true output lengths; greedy), and the same with an infinite cache.
 --seeds N repeats every arm with N seeds; differences are then paired by seed and printed with 95 % intervals.`,
 		Example: `  sluice compare demo --vary policy.router=round-robin,sticky,lmetric,smetric
   sluice compare my.yaml --vary policy.gate=none,session --vary policy.gate.high_watermark=0.7,0.85 --seeds 5

@@ -82,8 +82,11 @@ func (m *meter) show() {
 		}
 	}
 	line := fmt.Sprintf("%s of %s %s", thousands(done), thousands(total), m.unit)
-	if total == 0 {
+	switch {
+	case total == 0:
 		line = "loading"
+	case finished == int64(len(m.done)):
+		line = "writing results"
 	}
 	if len(m.done) > 1 {
 		line += fmt.Sprintf(", %d of %d runs done", finished, len(m.done))
