@@ -32,6 +32,7 @@ const (
 	Absent  Presence = iota
 	Arrives          // its store has not completed yet
 	Present          // it can be loaded
+	Pinned           // it is present and being loaded
 )
 
 // storing is the reference count of a chunk whose store has not completed.
@@ -129,6 +130,8 @@ func (t *CPUTier) Lookup(k ChunkKey) Presence {
 		return Absent
 	case t.entries[i].ref == storing:
 		return Arrives
+	case t.entries[i].ref > 0:
+		return Pinned
 	}
 	return Present
 }

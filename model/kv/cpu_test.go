@@ -63,7 +63,7 @@ func replayCPUOps(t *testing.T, tr cpuTrace) string {
 		switch what {
 		case "lookup":
 			for _, k := range keys {
-				got += string("MPH"[tier.Lookup(k)])
+				got += string("MPHH"[tier.Lookup(k)])
 			}
 			got, took = fmt.Sprintf("%q", got), 1
 		case "prepare_store":

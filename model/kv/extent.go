@@ -40,6 +40,8 @@ type Extent struct {
 
 	record bool
 	events []Event
+	guards []guard
+	taken  []int64
 }
 
 // table is what one request holds: spans of registered blocks from block 0 on, then blocks not yet registered.
@@ -188,6 +190,9 @@ func (p *Extent) Grow(h Handle, n int32) {
 	p.free -= n
 	k := min(n, p.bare)
 	p.bare -= k
+	if len(p.guards) > 0 {
+		p.take(nowhere, p.bare, p.bare+k)
+	}
 	first := len(p.events)
 	for n -= k; n > 0; n -= k {
 		k = p.evict(n, first)
@@ -203,6 +208,9 @@ func (p *Extent) evict(n int32, first int) int32 {
 	hi := x.hi
 	lo := hi - n
 	x.hi = lo
+	if len(p.guards) > 0 {
+		p.take(x.lane, lo, hi)
+	}
 	c := p.lanes[x.lane].content
 	if p.record {
 		s := p.contents[c].stream
@@ -339,6 +347,7 @@ func (p *Extent) Reset() bool {
 	if p.free != p.usable {
 		return false
 	}
+	p.bareGuards()
 	p.index.clear()
 	p.contents, p.lanes, p.pieces = p.contents[:0], p.lanes[:0], p.pieces[:0]
 	p.spareContent, p.spareLane, p.sparePiece = nowhere, nowhere, nowhere

@@ -37,6 +37,16 @@ type Pool interface {
 	// Release frees the blocks of table h, last block first, and closes it.
 	Release(h Handle)
 
+	// Guard watches blocks lo (inclusive) to hi (exclusive) of table h, which is about to be released while a transfer
+	// still reads them, under the tag of that transfer, until Unguard.
+	Guard(h Handle, lo, hi int32, tag int64)
+	Unguard(tag int64)
+	// Guards appends to dst the tags of guarded blocks among the first n of table h, and Taken returns those of blocks
+	// that Grow has allocated again since the last ClearTaken. Tags may repeat.
+	Guards(h Handle, n int32, dst []int64) []int64
+	Taken() []int64
+	ClearTaken()
+
 	// Reset forgets all cached content. It does nothing and returns false unless every block is free.
 	Reset() bool
 	// Cached is the number of distinct blocks of content that are resident.

@@ -38,6 +38,8 @@ type Reference struct {
 	segs    []prefix.Segment
 	record  bool
 	events  []Event
+	guards  []guard // lo is the block
+	taken   []int64
 }
 
 var _ Pool = (*Reference)(nil)
@@ -158,6 +160,7 @@ func (p *Reference) Grow(h Handle, n int32) {
 		b := p.blocks[0].next
 		p.unlink(b)
 		p.tables[h] = append(p.tables[h], b)
+		p.take(b)
 	}
 	for _, b := range p.tables[h][first:] {
 		p.blocks[b].ref = 1
