@@ -39,9 +39,12 @@ func (b *bars) Plot(c draw.Canvas, p *plot.Plot) {
 		label := formatValue(v.value)
 		if v.half > 0 {
 			line := draw.LineStyle{Color: black, Width: vg.Points(1)}
-			c.StrokeLine2(line, x(v.value-v.half), y(middle), x(v.value+v.half), y(middle))
-			for _, end := range []float64{v.value - v.half, v.value + v.half} {
-				c.StrokeLine2(line, x(end), y(middle-0.15), x(end), y(middle+0.15))
+			low, high := max(v.value-v.half, 0), v.value+v.half
+			c.StrokeLine2(line, x(low), y(middle), x(high), y(middle))
+			for _, end := range []float64{low, high} {
+				if end > 0 { // an interval that passes zero is cut there, without an end mark
+					c.StrokeLine2(line, x(end), y(middle-0.15), x(end), y(middle+0.15))
+				}
 			}
 			label += " ± " + formatValue(v.half)
 		}

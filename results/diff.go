@@ -40,14 +40,14 @@ func Diff(dirA, dirB string) (*Table, error) {
 			strings.Join(onlyB, ", "))
 	}
 	table.Notes = append(table.Notes, fmt.Sprintf("A: %s (version %s). B: %s (version %s).", dirA, a.Version, dirB, b.Version))
-	for _, n := range []struct {
-		what string
-		same bool
-	}{{"traces", a.TraceDigest == b.TraceDigest}, {"scenarios", a.ScenarioDigest == b.ScenarioDigest},
-		{"seeds", slices.Equal(a.Seeds, b.Seeds)}} {
-		if !n.same {
-			table.Notes = append(table.Notes, "The "+n.what+" differ.")
-		}
+	if a.TraceDigest != b.TraceDigest {
+		table.Notes = append(table.Notes, "The traces differ.")
+	}
+	if a.ScenarioDigest != b.ScenarioDigest {
+		table.Notes = append(table.Notes, "The scenarios differ.")
+	}
+	if !slices.Equal(a.Seeds, b.Seeds) {
+		table.Notes = append(table.Notes, "The seeds differ: where both have a seed, only the common ones count; otherwise there is no paired difference.")
 	}
 	if len(onlyA) > 0 {
 		table.Notes = append(table.Notes, "Only in A: "+strings.Join(onlyA, ", "))
@@ -58,13 +58,28 @@ func Diff(dirA, dirB string) (*Table, error) {
 	return table, nil
 }
 
-// pair is the table of one arm in both folders.
+// pair is the table of one arm in both folders, over the seeds that both have where there are any.
 func pair(a, b Arm) *Table {
+	runsA, runsB := sameSeeds(a.Runs, b.Runs), sameSeeds(b.Runs, a.Runs)
+	if len(runsA) > 0 {
+		a.Runs, b.Runs = runsA, runsB
+	}
 	a.Name, b.Name = strings.TrimSpace(a.Name+" A"), strings.TrimSpace(b.Name+" B")
 	c := &Comparison{Arms: []Arm{a, b}}
 	t := c.Table()
 	t.Notes, t.Verdicts = nil, nil
 	return t
+}
+
+// sameSeeds is the runs whose seed others have too.
+func sameSeeds(runs, others []*Summary) []*Summary {
+	var same []*Summary
+	for _, r := range runs {
+		if slices.ContainsFunc(others, func(o *Summary) bool { return o.Seed == r.Seed }) {
+			same = append(same, r)
+		}
+	}
+	return same
 }
 
 // append adds the columns of other; a row that only some pairs have has empty cells elsewhere.

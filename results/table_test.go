@@ -133,6 +133,11 @@ func TestDiff(t *testing.T) {
 		!strings.Contains(notes, "The scenarios differ.") || strings.Contains(notes, "The traces differ.") {
 		t.Errorf("notes: %s", notes)
 	}
+	// values of different seeds do not mix: seed 1 is in both
+	table := pair(armOf("a", 10, 20), armOf("a", 11))
+	if a, b := table.Rows[0].Cells[0], table.Rows[0].Cells[1]; *a.Value != 10 || *b.Value != 11 || math.Abs(*b.Change-.1) > 1e-12 {
+		t.Errorf("over the common seed: %v and %v, change %v", *a.Value, *b.Value, *b.Change)
+	}
 	if _, err := Diff(run, base); err == nil {
 		t.Error("a folder without results compares")
 	}
