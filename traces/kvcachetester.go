@@ -22,7 +22,7 @@ const (
 	noteTraceMedian  = "missing api_time, median of the trace used for the tool gap"
 	noteNoService    = "no service times in the trace, turn waits for dispatch plus recorded distance and for completion"
 	noteBackward     = "call out of time order, sorted"
-	noteOrphan       = "subagent without a spawning call, starts with the session"
+	noteOrphan       = "subagent before the first call of its parent, started with the session"
 	noteModelSwitch  = "model switch within a thread, content starts anew"
 	noteShared       = "session joined to a shared prefix"
 	noteEmptyThread  = "subagent without calls left out"

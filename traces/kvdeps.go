@@ -59,6 +59,9 @@ func (d *kvDeps) build(s *Session) {
 	}
 	d.spawnAndJoin(running)
 	for i := range s.Turns {
+		if i > 0 && len(d.deps[i]) == 0 { // keeps its recorded distance from the session's first turn
+			d.deps[i] = []Dep{{Turn: 0, On: OnDispatch, DelayNS: d.gap(s.Turns[i].StartNS - s.Turns[0].StartNS)}}
+		}
 		s.Turns[i].DepLo = int32(len(s.Deps))
 		s.Deps = append(s.Deps, d.deps[i]...)
 		s.Turns[i].DepHi = int32(len(s.Deps))
