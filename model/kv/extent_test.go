@@ -111,8 +111,11 @@ func TestExtentJoins(t *testing.T) {
 		turnOn(p, one(1, n), n)
 	}
 	want(10+1, "used less and less far")
-	turnOn(p, one(1, 100), 100)
-	want(1+1, "used again as a whole")
+	a = p.Open()
+	p.Hold(a, one(1, 100), 100)
+	want(1+1, "held again as a whole")
+	p.Release(a)
+	want(1+1, "idle again as a whole")
 
 	copied, other := p.Open(), p.Open()
 	p.Grow(copied, 100)
