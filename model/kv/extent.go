@@ -13,9 +13,12 @@ import (
 //
 // A piece is a run of resident blocks of one stream with one reference count. Idle pieces form the free queue, oldest
 // first, each eaten from its high end. A table is a short list of spans of lanes, and a count of blocks that it has not
-// registered yet. Pieces are cut where a span ends inside them and joined again when that is exact; correctness rests
-// on no assumption about who shares what, speed does: an operation costs as much as there are pieces, and copies of the
-// same content, on its path.
+// registered yet. Pieces are cut where a span ends inside them and joined again when that is exact. Of content that is
+// resident more than once, lookups see the copy registered first. An operation costs as much as there are pieces on its
+// way; only what evicts a first copy, or registers a later one, also looks at the other copies.
+//
+// The pool relies on residency being closed under prefixes: whoever holds block i of a path holds the blocks before it,
+// and lets go of all of them at once. A table must therefore keep to one path.
 //
 // Evictions that follow each other downwards in one stream within one call to Grow are one event [Lo, Hi); its blocks
 // went in the order Hi-1 down to Lo. Block ids do not exist here: Event.Block is 0.
