@@ -95,7 +95,7 @@ func TestCeilingIsThePrefixHitsOfTheIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	compared := 0
-	for _, path := range files[:min(len(files), 60)] {
+	for _, path := range files[:min(len(files), 30)] {
 		stats, err := OpenStats(path, "", Limits{})
 		if err != nil {
 			t.Fatal(err)
@@ -114,17 +114,6 @@ func TestCeilingIsThePrefixHitsOfTheIDs(t *testing.T) {
 		}
 		if hit != stats.Cache.VLLMHitBlocks {
 			t.Errorf("%s: ceiling %d blocks, ids %d", path, hit, stats.Cache.VLLMHitBlocks)
-		}
-		// Holding outputs and part blocks can only add.
-		full, err := Open(path, "", Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, h := range Ceiling(full, kvBlock)[0] {
-			if h < Ceiling(tr, kvBlock)[0][i] {
-				t.Errorf("%s: turn %d loses by output reuse", path, i)
-				break
-			}
 		}
 	}
 	if compared < 10 {

@@ -82,9 +82,6 @@ type kvModel struct {
 
 // addFile builds the content and the turns of one session and lets go of the file's ids.
 func (b *kvBuilder) addFile(f *kvFile) error {
-	if int64(b.trace.Report.Turns)+int64(f.calls()) > b.opt.Limits.Rows {
-		return at(overLimit("requests", "Rows", b.opt.Limits.Rows), f.path, 0)
-	}
 	b.notes.add(noteBackward, f.backward)
 	turnOf := make([][]int32, len(f.threads))
 	tails := make([]map[string]*tail, len(f.threads))

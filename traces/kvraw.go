@@ -129,7 +129,7 @@ func readKVFiles(paths []string, limits Limits, each func(*kvFile) error) error 
 			}
 		}()
 	}
-	total := int64(0)
+	total, rows := int64(0), int64(0)
 	names := make(map[string]string, len(paths))
 	for i := range paths {
 		r := <-results[i]
@@ -140,6 +140,9 @@ func readKVFiles(paths []string, limits Limits, each func(*kvFile) error) error 
 		total += r.file.bytes
 		if total > limits.Bytes {
 			return at(overLimit("bytes after decompression", "Bytes", limits.Bytes), paths[i], 0)
+		}
+		if rows += int64(r.file.calls()); rows > limits.Rows {
+			return at(overLimit("requests", "Rows", limits.Rows), paths[i], 0)
 		}
 		if first, ok := names[r.file.name]; ok {
 			return &InputError{File: paths[i], Key: "id", Found: shorten(r.file.name) + ", which " + filepath.Base(first) + " has too",
