@@ -5,40 +5,92 @@ import "github.com/sluice-sim/sluice/prefix"
 // Ceiling returns for every session and turn the most prompt tokens that an infinite cache could hold in any order of
 // the sessions: the leading full blocks of blockTokens tokens, at most floor((prompt-1)/blockTokens), whose content is
 // also computed by an earlier turn of the same thread or by any turn of another thread. A turn computes its prompt and
-// all but the last token of its output. blockTokens must be positive.
+// all but the last token of its output. A turn that does not wait for the completion of the turn before it in its thread
+// may overtake it, so it counts as the start of another thread. blockTokens must be positive.
 func Ceiling(tr *Trace, blockTokens int32) [][]int32 {
 	c := ceiling{tree: tr.Tree, block: blockTokens,
 		others: make([]twoExtents, tr.Tree.Len()), own: make([]int32, tr.Tree.Len())}
-	thread := int32(0)
+	strands := make([][][]int32, len(tr.Sessions))
+	strand := int32(0)
 	for i := range tr.Sessions {
 		s := &tr.Sessions[i]
-		for t := range s.Turns {
-			c.cover(&s.Turns[t], thread+s.Turns[t].Thread)
+		strands[i] = orderedStrands(s)
+		for _, turns := range strands[i] {
+			for _, t := range turns {
+				c.cover(&s.Turns[t], strand)
+			}
+			strand++
 		}
-		thread += s.Threads
 	}
 	out := make([][]int32, len(tr.Sessions))
-	thread = 0
+	strand = 0
 	for i := range tr.Sessions {
-		out[i] = c.session(&tr.Sessions[i], thread)
-		thread += tr.Sessions[i].Threads
+		s := &tr.Sessions[i]
+		out[i] = make([]int32, len(s.Turns))
+		for _, turns := range strands[i] {
+			c.strand(s, turns, strand, out[i])
+			strand++
+		}
 	}
 	return out
 }
 
-// twoExtents says how far a stream's blocks are computed by the thread that gets furthest and by the best of the others.
-// All content of a stream starts at the block of its fork, so one end says it all. Extents are in blocks; threads are
-// numbered over all sessions from 0, and a zero extent has no thread.
+// orderedStrands cuts the threads of a session into runs of turns that wait for each other.
+func orderedStrands(s *Session) [][]int32 {
+	var strands [][]int32
+	at := make([]int32, s.Threads) // by thread: its last strand + 1
+	for i := range s.Turns {
+		thread := s.Turns[i].Thread
+		if n := at[thread]; n > 0 {
+			turns := strands[n-1]
+			if waitsFor(s, int32(i), turns[len(turns)-1]) {
+				strands[n-1] = append(turns, int32(i))
+				continue
+			}
+		}
+		strands = append(strands, []int32{int32(i)})
+		at[thread] = int32(len(strands))
+	}
+	return strands
+}
+
+// waitsFor says whether turn j cannot arrive before turn i has completed.
+func waitsFor(s *Session, j, i int32) bool {
+	seen := map[int32]bool{}
+	var visit func(j int32) bool
+	visit = func(j int32) bool {
+		deps := s.Deps[s.Turns[j].DepLo:s.Turns[j].DepHi]
+		for _, d := range deps {
+			if d.Turn == i && d.On == OnCompletion {
+				return true
+			}
+		}
+		for _, d := range deps {
+			if d.Turn > i && !seen[d.Turn] {
+				seen[d.Turn] = true
+				if visit(d.Turn) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	return visit(j)
+}
+
+// twoExtents says how far a stream's blocks are computed by the strand that gets furthest and by the best of the others.
+// All content of a stream starts at the block of its fork, so one end says it all. Extents are in blocks; strands are
+// numbered over all sessions from 0, and a zero extent has no strand.
 type twoExtents struct {
 	first, second int32
-	thread        int32 // of first
+	strand        int32 // of first
 }
 
 type ceiling struct {
 	tree     *prefix.Tree
 	block    int32
 	others   []twoExtents // by stream
-	own      []int32      // by stream: extent of the thread at hand, so far
+	own      []int32      // by stream: extent of the strand at hand, so far
 	touched  []prefix.StreamID
 	segments []prefix.Segment
 }
@@ -51,47 +103,39 @@ func (c *ceiling) content(t *Turn) []prefix.Segment {
 	return c.segments
 }
 
-func (c *ceiling) cover(t *Turn, thread int32) {
+func (c *ceiling) cover(t *Turn, strand int32) {
 	for _, s := range c.content(t) {
 		e := &c.others[s.Stream]
 		switch {
-		case e.first > 0 && e.thread == thread:
+		case e.first > 0 && e.strand == strand:
 			e.first = max(e.first, s.Hi)
 		case s.Hi > e.first:
-			e.first, e.second, e.thread = s.Hi, e.first, thread
+			e.first, e.second, e.strand = s.Hi, e.first, strand
 		default:
 			e.second = max(e.second, s.Hi)
 		}
 	}
 }
 
-// session walks the threads of a session one after the other, each in recorded order.
-func (c *ceiling) session(s *Session, firstThread int32) []int32 {
-	hits := make([]int32, len(s.Turns))
-	byThread := make([][]int32, s.Threads)
-	for i := range s.Turns {
-		byThread[s.Turns[i].Thread] = append(byThread[s.Turns[i].Thread], int32(i))
-	}
-	for thread, turns := range byThread {
-		for _, i := range turns {
-			hits[i] = c.hit(&s.Turns[i], firstThread+int32(thread))
-			for _, seg := range c.content(&s.Turns[i]) {
-				if c.own[seg.Stream] == 0 {
-					c.touched = append(c.touched, seg.Stream)
-				}
-				c.own[seg.Stream] = max(c.own[seg.Stream], seg.Hi)
+// strand finds the hits of the turns of one strand, in their order.
+func (c *ceiling) strand(s *Session, turns []int32, strand int32, hits []int32) {
+	for _, i := range turns {
+		hits[i] = c.hit(&s.Turns[i], strand)
+		for _, seg := range c.content(&s.Turns[i]) {
+			if c.own[seg.Stream] == 0 {
+				c.touched = append(c.touched, seg.Stream)
 			}
+			c.own[seg.Stream] = max(c.own[seg.Stream], seg.Hi)
 		}
-		for _, st := range c.touched {
-			c.own[st] = 0
-		}
-		c.touched = c.touched[:0]
 	}
-	return hits
+	for _, st := range c.touched {
+		c.own[st] = 0
+	}
+	c.touched = c.touched[:0]
 }
 
-// hit is the tokens of the longest run of leading blocks that the thread's earlier turns or other threads compute.
-func (c *ceiling) hit(t *Turn, thread int32) int32 {
+// hit is the tokens of the longest run of leading blocks that the strand's earlier turns or other strands compute.
+func (c *ceiling) hit(t *Turn, strand int32) int32 {
 	p := t.Prompt
 	p.Tokens-- // at least one prompt token is always computed
 	end := int32(0)
@@ -99,7 +143,7 @@ func (c *ceiling) hit(t *Turn, thread int32) int32 {
 	for _, s := range c.segments {
 		e := c.others[s.Stream]
 		known := e.first
-		if e.thread == thread {
+		if e.strand == strand {
 			known = e.second
 		}
 		known = max(known, c.own[s.Stream])

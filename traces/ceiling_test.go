@@ -28,13 +28,13 @@ func slowCeiling(tr *Trace, block int32) [][]int32 {
 	return out
 }
 
-// computedElsewhere says whether another turn computes the same tokens up to end in full blocks.
+// computedElsewhere says whether another turn, which need not come later, computes the same tokens up to end in full blocks.
 func computedElsewhere(tr *Trace, session, turn int, end, block int32) bool {
 	q := &tr.Sessions[session].Turns[turn]
 	for i := range tr.Sessions {
 		for t := range tr.Sessions[i].Turns {
 			o := &tr.Sessions[i].Turns[t]
-			if i == session && o.Thread == q.Thread && t >= turn {
+			if i == session && t >= turn && o.Thread == q.Thread && chained(&tr.Sessions[i], turn, t) {
 				continue
 			}
 			content := prefix.Prefix{Stream: o.Prompt.Stream, Tokens: o.Prompt.Tokens + o.OutputTokens - 1}
@@ -47,6 +47,25 @@ func computedElsewhere(tr *Trace, session, turn int, end, block int32) bool {
 	return false
 }
 
+// chained says whether every turn of the thread after from, up to to, waits for the one before it.
+func chained(s *Session, from, to int) bool {
+	before := from
+	for i := from + 1; i <= to; i++ {
+		if s.Turns[i].Thread != s.Turns[from].Thread {
+			continue
+		}
+		waits := false
+		for _, d := range s.Deps[s.Turns[i].DepLo:s.Turns[i].DepHi] {
+			waits = waits || d == Dep{Turn: int32(before), On: OnCompletion}
+		}
+		if !waits {
+			return false
+		}
+		before = i
+	}
+	return true
+}
+
 // anyTrace draws a small trace over a small tree: forks anywhere, threads and sessions mixed, outputs anywhere.
 func anyTrace(t *rapid.T) *Trace {
 	tr := &Trace{Tree: &prefix.Tree{}, Models: []string{"m"}}
@@ -57,13 +76,20 @@ func anyTrace(t *rapid.T) *Trace {
 	}
 	for range rapid.IntRange(1, 3).Draw(t, "sessions") {
 		s := Session{Group: -1, Threads: rapid.Int32Range(1, 3).Draw(t, "threads")}
-		numbers := make([]int32, s.Threads)
+		numbers, last := make([]int32, s.Threads), make([]int32, s.Threads)
 		for range rapid.IntRange(1, 5).Draw(t, "turns") {
 			thread := rapid.Int32Range(0, s.Threads-1).Draw(t, "thread")
 			numbers[thread]++
 			st := prefix.StreamID(rapid.IntRange(0, tr.Tree.Len()-1).Draw(t, "stream"))
 			fork := tr.Tree.Stream(st).ForkAt
-			s.Turns = append(s.Turns, Turn{Thread: thread, Number: numbers[thread],
+			lo := int32(len(s.Deps))
+			if numbers[thread] > 1 && rapid.IntRange(0, 3).Draw(t, "waits") > 0 {
+				s.Deps = append(s.Deps, Dep{Turn: last[thread], On: OnCompletion})
+			} else if numbers[thread] > 1 {
+				s.Deps = append(s.Deps, Dep{Turn: last[thread], On: OnDispatch})
+			}
+			last[thread] = int32(len(s.Turns))
+			s.Turns = append(s.Turns, Turn{Thread: thread, Number: numbers[thread], DepLo: lo, DepHi: int32(len(s.Deps)),
 				Prompt:       prefix.Prefix{Stream: st, Tokens: max(1, fork+rapid.Int32Range(0, 20).Draw(t, "tokens"))},
 				OutputTokens: rapid.Int32Range(1, 20).Draw(t, "output")})
 		}
