@@ -1,6 +1,12 @@
 package traces
 
-import "testing"
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
 
 // replayed is when each turn of a session arrives when every turn takes its recorded service time.
 func replayed(s *Session) []int64 {
@@ -50,5 +56,31 @@ func TestDependenciesGiveTheRecordedStartsBack(t *testing.T) {
 	t.Logf("%d of %d sessions exact, %d with subagents", exact, sessions, subagents)
 	if exact*10 < sessions*8 || subagents == 0 {
 		t.Errorf("only %d of %d sessions exact, %d with subagents", exact, sessions, subagents)
+	}
+}
+
+// Files are parsed in parallel and joined in order of name, whatever the number of processors.
+func TestReadingDoesNotDependOnProcessors(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 20 {
+		text := fmt.Sprintf(`{"id":"s%d","tool_tokens":%d,"system_tokens":64,"requests":[%s,%s]}`, i, 64*(i%3),
+			kvCallText(0, 1, 300, 5, "1,2,3,4"), kvCallText(9, -1, 300+i, 5, "1,2,3,4"))
+		write(t, filepath.Join(dir, fmt.Sprintf("s%02d.json", i)), text)
+	}
+	var first []byte
+	for _, n := range []int{1, 2, 8} {
+		before := runtime.GOMAXPROCS(n)
+		tr, err := Open(dir, "", Options{SharedPrefix: SharedAuto})
+		runtime.GOMAXPROCS(before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := roundTrip(t, tr)
+		if first == nil {
+			first = b
+		}
+		if !bytes.Equal(b, first) {
+			t.Errorf("%d processors give another trace", n)
+		}
 	}
 }
