@@ -193,6 +193,20 @@ func TestWakesInOrderOfArrival(t *testing.T) {
 	}
 }
 
+func TestWokenUnderSeveralKeysInOrderOfArrival(t *testing.T) {
+	g := &scripted{wake: policies.Never, verdict: func(_ *policies.View, u *policies.Turn, _ *policies.Probes) policies.Verdict {
+		return policies.Verdict{Kind: policies.VerdictHold, Reason: policies.NoSlot, Until: policies.Never, WakeOn: policies.WakeKey(u.Attempt)}
+	}}
+	c, _ := newController(1, g)
+	c.Step(1, []policies.Fact{up(0), turn(1, 1), turn(2, 2), turn(3, 3)}, nil)
+	g.verdict = admitAll
+	g.onFact = func(v *policies.View, f *policies.Fact) {
+		v.Wake(3, 1)
+		v.Wake(1, 1)
+	}
+	step(t, c, 2, join(sent(1, 0, policies.Open), sent(3, 0, policies.Open)), about(policies.SessionFinished, 0))
+}
+
 func TestGateThatWakesWhatItHoldsLetsTimeGoOn(t *testing.T) {
 	g := &scripted{wake: policies.Never}
 	asked := 0
@@ -278,14 +292,19 @@ func TestProbeOfNobodyIsAnsweredAtOnce(t *testing.T) {
 }
 
 func TestHoldIsSentOnceForEachReason(t *testing.T) {
-	why := policies.NoSlot
+	why, asked := policies.NoSlot, 0
 	g := &scripted{wake: policies.Never}
 	g.verdict = func(*policies.View, *policies.Turn, *policies.Probes) policies.Verdict {
+		asked++
 		return policies.Verdict{Kind: policies.VerdictHold, Reason: why, Until: 0}
 	}
 	c, _ := newController(1, g)
 	step(t, c, 1, []policies.Command{held(1, policies.NoSlot)}, up(0), turn(1, 1))
+	step(t, c, 1, nil) // a hold does not end at the moment at which it begins
 	step(t, c, 2, nil)
+	if asked != 2 {
+		t.Errorf("asked %d times, want 2", asked)
+	}
 	why = policies.UnderPressure
 	step(t, c, 3, []policies.Command{held(1, policies.UnderPressure)})
 }
