@@ -21,7 +21,8 @@ type setting struct {
 	override string // "--set a=b"; "" for the file
 	line     int    // of the key
 	column   int
-	strict   bool // false once a later override has made it meaningless, such as a knob of another gate
+	strict   bool   // false once a later override may have made it meaningless, such as the rate of another process
+	chosen   string // in a choice section: the name it was given for; "" until a later override comes
 }
 
 // problem is an error at the setting's place.

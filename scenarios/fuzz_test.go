@@ -3,6 +3,8 @@ package scenarios
 import (
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 // FuzzScenario: a text is refused with a message, or decodes to a scenario whose canonical form decodes to the same digest.
@@ -43,4 +45,77 @@ func roundTrip(t *testing.T, s *Scenario) {
 	if again.Digest() != s.Digest() {
 		t.Fatalf("the canonical form changes when read back:\n%s\nbecomes\n%s", resolved, again.Resolved())
 	}
+}
+
+// TestRandomScenariosRoundTrip draws a value for some keys of every kind and reads the canonical form back.
+func TestRandomScenariosRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, err := Parse("", []byte(small))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, section := range []string{"arrivals", "policy.gate", "policy.router", "workload.generate"} {
+			s = override(t, s, join(section, shortFor(section)))
+		}
+		for range rapid.IntRange(0, 12).Draw(t, "keys") {
+			entries := s.entries()
+			s = override(t, s, entries[rapid.IntRange(0, len(entries)-1).Draw(t, "key")].key.path)
+		}
+		again, err := Parse("", s.Resolved())
+		if err != nil {
+			t.Fatalf("%v\n%s", err, s.Resolved())
+		}
+		if again.Digest() != s.Digest() {
+			t.Fatalf("%s\nbecomes\n%s", s.Resolved(), again.Resolved())
+		}
+	})
+}
+
+// override sets a key to a drawn value that its declaration allows. Values that other keys rule out leave s as it is.
+func override(t *rapid.T, s *Scenario, path string) *Scenario {
+	var k key
+	for _, e := range s.entries() {
+		if e.key.path == path {
+			k = e.key
+		}
+	}
+	text := ""
+	switch {
+	case strings.HasSuffix(path, "name") || strings.HasSuffix(path, "preset") || k.kind == enumKey:
+		names := k.enum
+		for i := range declaration {
+			if d := &declaration[i]; d.choice != nil && path == join(d.path, d.choice.name) {
+				for _, o := range d.choice.options() {
+					names = append(names, o.name)
+				}
+			}
+		}
+		if len(names) == 0 {
+			return s
+		}
+		text = rapid.SampledFrom(names).Draw(t, path)
+	case k.kind == intKey:
+		text = k.format(value{integer: rapid.Int64Range(int64(k.min), int64(min(k.max, 1<<53))).Draw(t, path)})
+	case k.kind == floatKey:
+		text = k.format(value{number: rapid.Float64Range(k.min, k.max).Draw(t, path)})
+	case k.kind == boolKey:
+		text = k.format(value{boolean: rapid.Bool().Draw(t, path)})
+	case k.kind == textKey:
+		text = rapid.StringMatching(`[ -~äß€]{1,20}`).Draw(t, path)
+	default:
+		return s
+	}
+	sets := []string{path + "=" + text}
+	if path == "arrivals.process" && (text == "poisson" || text == "uniform") {
+		sets = append(sets, "arrivals.rate_per_s=1")
+	}
+	next, err := s.Apply(sets)
+	if err != nil && (k.kind == intKey && strings.Contains(err.Error(), "vLLM refuses") || strings.Contains(err.Error(), "keep one of the two") || path == "name" ||
+		k.kind == boolKey && strings.Contains(err.Error(), "vLLM refuses")) {
+		return s
+	}
+	if err != nil {
+		t.Fatalf("%v: %v", sets, err)
+	}
+	return next
 }

@@ -54,6 +54,11 @@ func fullPath(path string) (full, message string) {
 func (s *Scenario) with(given []setting, problems Problems) (*Scenario, error) {
 	next := *s
 	next.given = slices.Clone(s.given)
+	for i := range next.given {
+		if old := &next.given[i]; old.chosen == "" {
+			old.chosen = s.chosenFor(old.path)
+		}
+	}
 	for _, g := range given {
 		section := chooser(g.path)
 		for i := range next.given {
@@ -64,6 +69,16 @@ func (s *Scenario) with(given []setting, problems Problems) (*Scenario, error) {
 	}
 	next.given = append(next.given, given...)
 	return next.resolve(problems)
+}
+
+// chosenFor is the name in effect in the choice section that a knob belongs to, "" for other keys.
+func (s *Scenario) chosenFor(path string) string {
+	for i := range declaration {
+		if d := &declaration[i]; d.choice != nil && strings.HasPrefix(path, d.path+".") && path != join(d.path, d.choice.name) {
+			return d.choice.at(s).Name
+		}
+	}
+	return ""
 }
 
 // chooser is the prefix of the keys whose meaning depends on path, "" if none do.

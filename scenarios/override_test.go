@@ -48,6 +48,29 @@ func TestApplyReplacesTheWorkload(t *testing.T) {
 	}
 }
 
+func TestKnobsGoWithTheirPolicy(t *testing.T) {
+	base := mustParse(t, small+"policy: {gate: {name: session, high_watermark: 0.5}}\n")
+	other, err := base.Apply([]string{"policy.gate=max-sessions", "policy.gate.max_sessions=7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := other.Apply([]string{"policy.gate=session"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := back.Policy.Gate.Params["high_watermark"].Number; got != 0.5 {
+		t.Errorf("the watermark of the file is %v", got)
+	}
+	sized := mustParse(t, strings.Replace(small, "preset: bench", "preset: bench, sessions: 5", 1))
+	steady, err := sized.Apply([]string{"workload.generate=steady"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := steady.Workload.Generate.Params["sessions"].Number; got == 5 {
+		t.Error("the sessions of one preset have become those of another")
+	}
+}
+
 func TestGridIsTheProduct(t *testing.T) {
 	base := mustParse(t, small)
 	arms, err := Grid(base, []string{"policy.router=sticky,lmetric", "cluster.replicas=1,2,4"})

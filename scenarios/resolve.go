@@ -166,6 +166,12 @@ func (r *resolver) choice(d *section) {
 	chosen := c.at(r.out)
 	chosen.Params = policies.Params{}
 	o := options[slices.Index(names, chosen.Name)]
+	for _, p := range d.leaves() { // what was given for another name has gone with it
+		if i, ok := r.last[p]; ok && r.out.given[i].chosen != "" && r.out.given[i].chosen != chosen.Name {
+			delete(r.last, p)
+			r.used[p] = true
+		}
+	}
 	for _, knob := range o.knobs {
 		k := knobKey(d.path, c.at, knob)
 		r.key(&k)
