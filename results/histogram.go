@@ -1,6 +1,10 @@
 package results
 
-import "github.com/HdrHistogram/hdrhistogram-go"
+import (
+	"math/bits"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
 
 // Histogram pools durations in picoseconds with a resolution of 0.1 % (three significant digits), from 1 microsecond
 // to 10 hours. It holds integers only, so sums and merges are the same on every machine.
@@ -32,3 +36,11 @@ func (h *Histogram) MeanPS() float64 { return h.h.Mean() * histogramUnitPS }
 
 // MaxPS is the largest duration in picoseconds, to the resolution of the histogram.
 func (h *Histogram) MaxPS() int64 { return h.h.Max() * histogramUnitPS }
+
+// RoomPS is how much longer than ps a duration can be and still be counted in the same class, so that equal durations
+// can be recorded together.
+func RoomPS(ps int64) int64 {
+	v := (ps + histogramUnitPS/2) / histogramUnitPS
+	width := int64(1) << (bits.Len64(uint64(v)|2047) - 11)
+	return (v&^(width-1)+width)*histogramUnitPS - histogramUnitPS/2 - 1 - ps
+}

@@ -68,6 +68,7 @@ func (r *run) arrive(turn int32, now int64) {
 	x.prompt = prefix.Prefix{Stream: stream, Tokens: rec.Prompt.Tokens}
 	x.path = r.tree.Segments(prefix.Prefix{Stream: stream, Tokens: rec.Prompt.Tokens + rec.OutputTokens}, r.cfg.Engine.BlockTokens, x.path[:0])
 	x.before = before
+	x.lastToken = results.Missing
 	x.row = results.Turn{
 		Session: t.session, Thread: rec.Thread, Number: rec.Number, Attempt: t.attempts, Group: r.sessions[t.session].row.Group,
 		Replica: -1, PrefillReplica: -1, ArrivalPS: now, AdmittedPS: results.Missing, SentPS: results.Missing,
@@ -186,9 +187,9 @@ func (r *run) abortAtReplica(a int32) {
 }
 
 func (r *run) leaveReplica(a int32) {
-	p := &r.replicas[r.attempts[a].row.Replica]
-	p.series.roll(p, r.now)
-	p.inFlight--
+	i := r.attempts[a].row.Replica
+	r.catchUp(i, r.now)
+	r.replicas[i].inFlight--
 }
 
 // engineFinished is the end of an attempt in its engine.

@@ -44,7 +44,7 @@ func (r *run) dispatch(a int32, c policies.Command) {
 	x := &r.attempts[a]
 	i := int32(c.Replica)
 	p := &r.replicas[i]
-	p.series.roll(p, r.now)
+	r.catchUp(i, r.now)
 	x.stage = sent
 	x.row.SentPS = r.now
 	x.row.Replica, x.row.PrefillReplica = i, i

@@ -4,7 +4,7 @@ package sim
 type eventKind uint8
 
 const (
-	stepEnds      eventKind = iota // a: replica
+	stepEnds      eventKind = iota // a: replica, b: its epoch
 	clientSees                     // a: attempt whose answer reaches its client, b: its generation
 	sessionStarts                  // a: session
 	turnArrives                    // a: turn
@@ -32,10 +32,14 @@ func (e *event) before(f *event) bool {
 	if e.kind != f.kind {
 		return e.kind < f.kind
 	}
+	if e.a != f.a {
+		return e.a < f.a
+	}
 	return e.seq < f.seq
 }
 
-// agenda is a 4-ary heap of events by (time, kind, sequence).
+// agenda is a 4-ary heap of events by (time, kind, number of the thing, sequence). The number comes before the sequence
+// because jumping over steps puts events on the agenda earlier than walking does.
 type agenda struct {
 	heap []event
 	seq  uint64

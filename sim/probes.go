@@ -30,8 +30,10 @@ func (r *run) ask(c policies.Command) {
 }
 
 func (r *run) probeReached(q int32) {
-	p := &r.replicas[r.probes[q].replica]
-	if p.executing(r.now) {
+	i := r.probes[q].replica
+	p := &r.replicas[i]
+	r.interrupt(i)
+	if p.blocked && p.flight[0].end > r.now {
 		p.probes = append(p.probes, q)
 		return
 	}

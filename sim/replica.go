@@ -23,6 +23,9 @@ type replica struct {
 	depth   int
 	freeAt  int64 // when the last step in flight ends
 
+	decoding decodeRun
+	runEpoch uint32 // of the step end that is on the agenda
+
 	gauges  policies.Sample // of the last finished step
 	queries int64           // prefix-cache counters
 	hits    int64
@@ -57,10 +60,13 @@ func (r *run) wake(i int32) {
 func (r *run) pump(i int32) {
 	p := &r.replicas[i]
 	p.dirty = false
-	if p.blocked {
-		return // inputs wait for the end of the step
+	if p.blocked { // inputs wait for the end of the step
+		if len(p.inbox)+len(p.aborts) > 0 {
+			r.interrupt(i)
+		}
+		return
 	}
-	p.series.roll(p, r.now)
+	r.catchUp(i, r.now)
 	for {
 		r.takeInputs(i)
 		outcome, scheduled, _ := p.loop.Advance()
@@ -72,7 +78,7 @@ func (r *run) pump(i int32) {
 			return
 		case engine.Blocked:
 			p.blocked = true
-			r.agenda.push(p.flight[0].end, stepEnds, i, 0)
+			r.begin(i)
 			return
 		}
 	}
@@ -102,7 +108,6 @@ func (r *run) applyAborts(i int32) {
 	p := &r.replicas[i]
 	for _, a := range p.aborts {
 		x := &r.attempts[a]
-		p.series.roll(p, r.now)
 		p.loop.Abort(x.slot)
 		r.leaveReplica(a)
 		r.fact(policies.Fact{Kind: policies.Failed, Attempt: x.id, Replica: policies.ReplicaID(i)})
@@ -160,8 +165,9 @@ func (r *run) scheduled(i int32, st *engine.Step) {
 // stepEnded processes the output of the oldest step in flight.
 func (r *run) stepEnded(i int32) {
 	p := &r.replicas[i]
+	r.catchUp(i, r.now)
+	p.decoding.active = false
 	p.blocked = false
-	p.series.roll(p, r.now)
 	p.series.busy(p, r.now)
 	p.flight[0] = p.flight[1]
 	p.depth--
@@ -194,7 +200,7 @@ func (r *run) stepEnded(i int32) {
 		r.engineFinished(i, p.owner[f.Slot])
 	}
 	r.noteContent(i)
-	r.publishKV(i)
+	r.publishKV(i, r.now)
 	st := p.loop.TakePrefixStats()
 	p.queries += st.Queries
 	p.hits += st.Hits
@@ -208,11 +214,6 @@ func (r *run) stepEnded(i int32) {
 	}
 	p.probes = p.probes[:0]
 	r.wake(i)
-}
-
-// executing tells whether a step runs at this instant.
-func (p *replica) executing(now int64) bool {
-	return p.depth > 0 && p.blocked && p.flight[0].end > now
 }
 
 // noteContent takes the pool's events: what was ever computed where, and evicted tokens.
@@ -252,14 +253,14 @@ func (p *replica) outboxAdd(events []kv.Event) {
 }
 
 // publishKV sends the collected events on their way at the end of a step.
-func (r *run) publishKV(i int32) {
+func (r *run) publishKV(i int32, ended int64) {
 	p := &r.replicas[i]
 	n := len(p.outbox)
 	if n == 0 || p.outbox[n-1].at >= 0 {
 		return
 	}
-	p.outbox[n-1].at = r.now + r.cfg.Signals.KVEventDelayPS
-	if r.cfg.Signals.KVEventDelayPS == 0 {
+	p.outbox[n-1].at = ended + r.cfg.Signals.KVEventDelayPS
+	if p.outbox[n-1].at <= r.now {
 		r.deliverKV(i)
 	} else {
 		r.agenda.push(p.outbox[n-1].at, kvEventsReach, i, 0)

@@ -47,6 +47,7 @@ type run struct {
 	control  *policies.Controller
 	needs    policies.Signals
 	sendKV   bool
+	looks    bool // the policies look at the replicas whenever they decide
 	facts    []policies.Fact
 	commands []policies.Command
 	armed    policies.Time    // the wake that is on the agenda
@@ -126,6 +127,7 @@ func (r *run) makeCore() {
 	}
 	r.needs = c.Gate.Needs | c.Router.Needs
 	r.sendKV = r.needs&policies.NeedsKVEvents != 0
+	r.looks = r.needs&(policies.NeedsKVEvents|policies.NeedsOracle) != 0
 	r.control = policies.NewController(policies.ControllerConfig{
 		Tree: r.tree, Replicas: c.Replicas, Capabilities: capabilities,
 		Gate: c.Gate.NewGate(env, c.GateParams), Router: c.Router.NewRouter(env, c.RouterParams), Oracle: oracle{r},
@@ -198,7 +200,9 @@ func (r *run) instant() {
 			r.handle(r.agenda.pop())
 		}
 		if len(r.facts) > 0 || r.core.NextWake() <= policyTime(r.now) {
-			r.decide()
+			if !r.looks || r.lookAll() {
+				r.decide()
+			}
 			continue
 		}
 		if len(r.dirty) == 0 {
@@ -220,7 +224,9 @@ func (r *run) instant() {
 func (r *run) handle(e event) {
 	switch e.kind {
 	case stepEnds:
-		r.stepEnded(e.a)
+		if r.replicas[e.a].runEpoch == e.b {
+			r.stepEnded(e.a)
+		}
 	case clientSees:
 		if x := &r.attempts[e.a]; x.generation == e.b {
 			r.clientSaw(e.a, r.now)
@@ -259,6 +265,10 @@ func (r *run) decide() {
 
 // scrape samples the metrics of every replica, as its last finished step left them, and the progress of what runs.
 func (r *run) scrape() {
+	if !r.lookAll() {
+		r.agenda.push(r.now, scrapeDue, 0, 0)
+		return
+	}
 	for i := range r.replicas {
 		s := r.replicas[i].gauges
 		s.At = policyTime(r.now)

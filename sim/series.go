@@ -14,22 +14,24 @@ type series struct {
 	total    int64 // busy time in all
 }
 
-// roll closes the intervals that end at or before now.
-func (s *series) roll(p *replica, now int64) {
-	for now >= s.begin+s.interval {
-		s.close(p, s.begin+s.interval)
-	}
-}
+// edge is the end of the current interval.
+func (s *series) edge() int64 { return s.begin + s.interval }
 
 // busy adds the time that the step in progress ran until upTo.
 func (s *series) busy(p *replica, upTo int64) {
 	if p.depth > 0 && p.flight[0].computes {
-		if d := min(upTo, p.flight[0].end) - max(s.busyTo, p.flight[0].start); d > 0 {
-			s.cur.BusyPS += d
-			s.total += d
-		}
+		s.addBusy(p.flight[0].start, min(upTo, p.flight[0].end))
 	}
 	s.busyTo = upTo
+}
+
+// addBusy adds the time from one moment to another, as far as it is not accounted for yet.
+func (s *series) addBusy(from, to int64) {
+	if d := to - max(s.busyTo, from); d > 0 {
+		s.cur.BusyPS += d
+		s.total += d
+		s.busyTo = to
+	}
 }
 
 func (s *series) close(p *replica, end int64) {
@@ -67,7 +69,9 @@ func (s *series) merge() {
 
 // finish closes the last interval at the end of the run.
 func (s *series) finish(p *replica, end int64) {
-	s.roll(p, end)
+	for s.edge() <= end {
+		s.close(p, s.edge())
+	}
 	if end > s.begin {
 		s.close(p, end)
 	}

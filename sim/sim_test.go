@@ -142,38 +142,48 @@ func TestSameRowsWhateverGOMAXPROCS(t *testing.T) {
 // TestConservation runs random worlds with impatient clients, gates and tight KV, with all invariants checked, and adds
 // the rows up.
 func TestConservation(t *testing.T) {
-	gates := []string{"none", "max-sessions", "session"}
-	routers := []string{"round-robin", "least-requests", "sticky", "lmetric", "smetric", "oracle"}
 	rapid.Check(t, func(rt *rapid.T) {
-		tr, err := traces.Generate("bailian-agentic", rapid.Uint64Range(0, 1<<40).Draw(rt, "seed"), traces.Params{"sessions": traces.Num(float64(rapid.IntRange(1, 25).Draw(rt, "sessions")))})
-		if err != nil {
-			rt.Fatal(err)
-		}
-		tr = traces.DropOverContext(tr, 20_000)
-		if len(tr.Sessions) == 0 {
+		c := randomWorld(t, rt)
+		if c == nil {
 			return
 		}
-		c := world(t, tr, rapid.SampledFrom(gates).Draw(rt, "gate"), rapid.SampledFrom(routers).Draw(rt, "router"))
-		c.Replicas = rapid.IntRange(1, 3).Draw(rt, "replicas")
-		c.KVBlocks = int32(rapid.IntRange(1251, 4000).Draw(rt, "blocks"))
-		c.Engine.Async = rapid.Bool().Draw(rt, "async")
-		c.Engine.MaxBatchedTokens = int32(rapid.SampledFrom([]int{512, 8192}).Draw(rt, "budget"))
-		c.Arrivals = Arrivals{Process: Process(rapid.IntRange(0, 1).Draw(rt, "process")), RatePerS: rapid.Float64Range(0.1, 50).Draw(rt, "rate")}
-		if rapid.Bool().Draw(rt, "concurrent") {
-			c.Arrivals = Arrivals{Process: Concurrent, Sessions: rapid.IntRange(1, 8).Draw(rt, "at once"), Shuffle: true}
-		}
-		c.Clients = Clients{
-			TimeoutPS: int64(rapid.SampledFrom([]float64{0, 3e11, 3e12, 6e13}).Draw(rt, "timeout")), Retries: int32(rapid.IntRange(0, 2).Draw(rt, "retries")),
-			RetryDelayPS: int64(rapid.SampledFrom([]float64{0, 1e11}).Draw(rt, "retry delay")), CancelUpstream: rapid.Bool().Draw(rt, "cancel"),
-		}
-		c.Signals.KVEventDelayPS = int64(rapid.SampledFrom([]float64{0, 2e11}).Draw(rt, "kv delay"))
-		out := &rows{}
-		totals, err := Run(context.Background(), c, out)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		out, totals := simulate(t, c)
 		conserved(rt, c, out, totals)
 	})
+}
+
+// randomWorld draws a small cluster with impatient clients, a gate, a router and tight KV; nil when no turn is left.
+func randomWorld(t *testing.T, rt *rapid.T) *Config {
+	gates := []string{"none", "max-sessions", "session"}
+	routers := []string{"round-robin", "least-requests", "sticky", "vllm-dp", "lmetric", "smetric", "oracle"}
+	preset := rapid.SampledFrom([]string{"bailian-agentic", "claude-code", "steady"}).Draw(rt, "preset")
+	tr, err := traces.Generate(preset, rapid.Uint64Range(0, 1<<40).Draw(rt, "seed"), traces.Params{"sessions": traces.Num(float64(rapid.IntRange(1, 20).Draw(rt, "sessions")))})
+	if err != nil {
+		rt.Fatal(err)
+	}
+	tr = traces.DropOverContext(tr, 25_000)
+	if len(tr.Sessions) == 0 {
+		return nil
+	}
+	c := world(t, tr, rapid.SampledFrom(gates).Draw(rt, "gate"), rapid.SampledFrom(routers).Draw(rt, "router"))
+	c.Replicas = rapid.IntRange(1, 3).Draw(rt, "replicas")
+	c.KVBlocks = int32(rapid.IntRange(1563, 5000).Draw(rt, "blocks"))
+	c.Engine.Async = rapid.Bool().Draw(rt, "async")
+	c.Engine.MaxBatchedTokens = int32(rapid.SampledFrom([]int{512, 8192}).Draw(rt, "budget"))
+	c.Engine.SlidingWindowTokens = int32(rapid.SampledFrom([]int{0, 4096}).Draw(rt, "window"))
+	c.Arrivals = Arrivals{Process: Process(rapid.IntRange(0, 1).Draw(rt, "process")), RatePerS: rapid.Float64Range(0.1, 50).Draw(rt, "rate")}
+	switch rapid.IntRange(0, 2).Draw(rt, "arrivals") {
+	case 0:
+		c.Arrivals = Arrivals{Process: Concurrent, Sessions: rapid.IntRange(1, 8).Draw(rt, "at once"), Shuffle: true}
+	case 1:
+		c.Arrivals = Arrivals{Process: Burst}
+	}
+	c.Clients = Clients{
+		TimeoutPS: int64(rapid.SampledFrom([]float64{0, 3e11, 3e12, 6e13}).Draw(rt, "timeout")), Retries: int32(rapid.IntRange(0, 2).Draw(rt, "retries")),
+		RetryDelayPS: int64(rapid.SampledFrom([]float64{0, 1e11}).Draw(rt, "retry delay")), CancelUpstream: rapid.Bool().Draw(rt, "cancel"),
+	}
+	c.Signals.KVEventDelayPS = int64(rapid.SampledFrom([]float64{0, 2e11}).Draw(rt, "kv delay"))
+	return c
 }
 
 // conserved adds the rows of a run up.

@@ -84,6 +84,7 @@ func (r *run) assignWaste(i int32, x *attempt, hitTokens int32) {
 		resident := int32(0)
 		for j := range r.replicas {
 			if int32(j) != i {
+				r.look(int32(j), i)
 				hits, _ := r.replicas[j].loop.Pool().Lookup(x.path, end)
 				resident = max(resident, hits)
 			}

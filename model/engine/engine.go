@@ -59,6 +59,7 @@ const (
 	waiting
 	running
 	preempted
+	loading // waits for KV from the CPU tier, vLLM's WAITING_FOR_REMOTE_KVS
 )
 
 // request is a live request.
@@ -98,7 +99,8 @@ type Step struct {
 // Admission is one request that went from waiting to running.
 type Admission struct {
 	Slot    Slot
-	Hit     int32 // tokens found in the prefix cache
+	Hit     int32 // tokens found in the prefix cache and in the CPU tier
+	CPU     int32 // of these, loaded from the CPU tier
 	Resumed bool  // it had been preempted
 }
 
@@ -143,6 +145,7 @@ type Engine struct {
 	ended    bool   // something finished since the last schedule call
 	steps    int64
 	live     int32
+	offload  *Offload // nil without a CPU tier
 
 	// What the last Schedule did. Valid until the next call.
 	Admitted  []Admission
@@ -172,6 +175,9 @@ func (e *Engine) Pool() kv.Pool { return e.pool }
 // state and counts as waiting in vLLM's metrics.
 func (e *Engine) Running() int { return len(e.running) }
 
+// RunningSlots is the running list, in order. It belongs to the engine and is valid until the next call.
+func (e *Engine) RunningSlots() []Slot { return e.running }
+
 // Waiting is the length of the waiting queue.
 func (e *Engine) Waiting() int { return e.waiting.len() }
 
@@ -187,9 +193,11 @@ func (e *Engine) Usage() float64 {
 	return 1 - float64(e.pool.Free())/float64(n)
 }
 
-// HasRequests tells whether vLLM's loop would call schedule: something is unfinished, or an ending has not been
-// flushed by a schedule call yet.
-func (e *Engine) HasRequests() bool { return e.live > 0 || e.ended }
+// HasRequests tells whether vLLM's loop would call schedule: something is unfinished, an ending has not been flushed by
+// a schedule call yet, or a transfer is under way.
+func (e *Engine) HasRequests() bool {
+	return e.live > 0 || e.ended || (e.offload != nil && len(e.offload.live) > 0)
+}
 
 // Epoch of a slot changes whenever the slot passes to another request.
 func (e *Engine) Epoch(s Slot) uint32 { return e.requests[s].epoch }
@@ -233,14 +241,23 @@ func (e *Engine) Add(r Request) Slot {
 	q := &e.requests[s]
 	*q = request{Request: r, state: waiting, epoch: q.epoch, tokens: r.Prompt.Tokens}
 	e.live++
+	if e.offload != nil {
+		e.offload.open(s)
+	}
 	e.waiting.push(e, s)
 	return s
 }
 
-// Abort ends a request in any state and frees its blocks. Output of it that is still in flight is dropped.
+// Abort ends a request in any state and frees its blocks, those that a load writes when the load is done. Output of it
+// that is still in flight is dropped.
 func (e *Engine) Abort(s Slot) {
 	e.leaveQueues(s)
-	e.release(s)
+	if e.offload != nil {
+		e.offload.end(e, s)
+	}
+	if r := &e.requests[s]; r.state != loading || !e.offload.abandon(e, s) {
+		e.release(s)
+	}
 	e.retire(s)
 }
 
@@ -278,13 +295,18 @@ func (e *Engine) leaveQueues(s Slot) {
 	}
 }
 
-// release frees a request's blocks.
+// release frees a request's blocks, if it has any.
 func (e *Engine) release(s Slot) {
 	r := &e.requests[s]
-	if r.state == running {
-		e.pool.Release(r.table)
-		r.held, r.cached = 0, 0
+	if r.held == 0 {
+		return
 	}
+	if e.offload != nil {
+		e.offload.free(e, s)
+	} else {
+		e.pool.Release(r.table)
+	}
+	r.held, r.cached = 0, 0
 }
 
 // retire gives the slot back.

@@ -12,6 +12,7 @@ type Loop struct {
 	queue [2]int8 // indices into steps, oldest first
 	depth int8    // steps in flight
 	next  int8    // the step record to fill next
+	runScratch
 }
 
 // NewLoop returns an idle loop.

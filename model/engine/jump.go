@@ -1,0 +1,235 @@
+package engine
+
+import "github.com/sluice-sim/sluice/prefix"
+
+// DecodeRun is a stretch of steps that differ in nothing but how far each request has come: every running request decodes
+// one token a step, nothing that waits can be admitted, nobody ends, and blocks suffice. Its steps take an affine time,
+// so a driver can jump over them; Jump and Creep bring the engine to exactly the state that scheduling and updating
+// step by step leads to (spec: fast path 2).
+type DecodeRun struct {
+	Steps    int32 // how many steps can be completed, and as many scheduled, before anything else can change
+	Rows     int32 // requests
+	Context  int64 // sum of contexts in the last scheduled step; grows by Rows a step
+	Windowed int64 // sum of min(context, window) in the last scheduled step
+	Below    int32 // requests whose context is below the window; Windowed grows by this a step
+}
+
+// runScratch is what a Loop needs for runs.
+type runScratch struct {
+	crossing   []int32 // stepsThatFit
+	crept      int32   // steps since the last EndCreep
+	byPhase    []filling
+	phaseStart []int32
+	phaseNext  []int32
+}
+
+// maxRunSteps keeps the sums over a run far from the end of int64.
+const maxRunSteps = 1 << 16
+
+// DecodeRun describes the run that the loop is in. It may be asked when Advance has just returned Blocked; Steps is 0
+// when the loop is not in a run.
+func (l *Loop) DecodeRun() DecodeRun {
+	n := len(l.running)
+	depth := int8(1)
+	if l.cfg.Async {
+		depth = 2
+	}
+	if n == 0 || l.depth != depth || len(l.Preempted) > 0 || !l.steady() || l.headMayFit() {
+		return DecodeRun{}
+	}
+	run := DecodeRun{Steps: min(maxRunSteps, l.stepsThatFit()), Rows: int32(n)}
+	lead := int32(depth) // a request leaves the schedule this many tokens before its last is processed
+	for _, s := range l.running {
+		r := &l.requests[s]
+		out := r.tokens - r.Prompt.Tokens
+		run.Steps = min(run.Steps, r.MaxTokens-out-lead, l.cfg.MaxModelLen-r.computed-2)
+		if r.StopAfter > 0 {
+			run.Steps = min(run.Steps, r.StopAfter-out-1)
+		}
+		run.Context += int64(r.computed)
+		if w := l.cfg.SlidingWindowTokens; w > 0 && r.computed < w {
+			run.Steps = min(run.Steps, w-r.computed)
+			run.Below++
+		}
+		run.Windowed += int64(l.windowed(r.computed))
+	}
+	run.Steps = max(run.Steps, 0)
+	return run
+}
+
+// steady tells whether every step in flight is one decode of each running request, in order.
+func (l *Loop) steady() bool {
+	for _, q := range l.queue[:l.depth] {
+		st := &l.steps[q]
+		if len(st.Entries) != len(l.running) {
+			return false
+		}
+		for i := range st.Entries {
+			x := &st.Entries[i]
+			r := &l.requests[x.Slot]
+			if x.Slot != l.running[i] || x.epoch != r.epoch || x.Tokens != 1 || x.Past == 0 || !x.Yields || r.stale > 0 || r.dropped > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// headMayFit tells whether the head of the waiting queue, refused in the last schedule call, could be admitted during a
+// run: free blocks only shrink, but a running request may register content that the head asks for.
+func (l *Loop) headMayFit() bool {
+	q := l.nextQueue()
+	if q == nil {
+		return false
+	}
+	head := &l.requests[q.front()]
+	if head.stale > 0 {
+		return true
+	}
+	for _, s := range l.running {
+		if onPath(head.Path, l.requests[s].Prompt.Stream) {
+			return true
+		}
+	}
+	return false
+}
+
+func onPath(path []prefix.Segment, s prefix.StreamID) bool {
+	for i := range path {
+		if path[i].Stream == s {
+			return true
+		}
+	}
+	return false
+}
+
+// stepsThatFit is how many more steps can be scheduled before blocks run out.
+func (l *Loop) stepsThatFit() int32 {
+	b := l.cfg.BlockTokens
+	if cap(l.crossing) < int(b) {
+		l.crossing = make([]int32, b)
+	}
+	crossing := l.crossing[:b] // requests that need a block for the d-th next step, d from 1, at d-1
+	clear(crossing)
+	for _, s := range l.running {
+		crossing[(b-l.requests[s].computed%b)%b]++
+	}
+	n, free := int32(len(l.running)), l.pool.Free()
+	rounds := free / n // each round of b steps takes a block for every request
+	if rounds >= maxRunSteps/b {
+		return maxRunSteps
+	}
+	steps, left := rounds*b, free-rounds*n
+	for _, c := range crossing {
+		if left -= c; left < 0 {
+			break
+		}
+		steps++
+	}
+	return steps
+}
+
+// Jump completes the next m steps of a run and schedules as many. The steps in flight are then the m-th next ones.
+// usage is the share of blocks held when the last of them was completed and its successor not yet scheduled, which is
+// what the engine's gauge says.
+func (l *Loop) Jump(m int32) (usage float64) {
+	l.advanceRun(m - 1)
+	usage = l.Usage()
+	l.advanceRun(1)
+	l.Engine.steps += int64(m)
+	return usage
+}
+
+// advanceRun lets every running request grow by m tokens.
+func (l *Loop) advanceRun(m int32) {
+	if m == 0 {
+		return
+	}
+	b := l.cfg.BlockTokens
+	for _, s := range l.running {
+		r := &l.requests[s]
+		r.tokens += m
+		r.computed += m
+		if need := blocksFor(r.computed, b); need > r.held {
+			l.pool.Grow(r.table, need-r.held)
+			r.held = need
+		}
+		l.register(r, r.tokens)
+	}
+}
+
+// Creep is Jump by one step that costs only the requests whose block fills: blocks are taken, evicted and registered in
+// exactly the order of the steps, so that every event of the pool has its step. EndCreep counts the tokens. Between the
+// two nothing else may be asked of the engine but its pool.
+func (l *Loop) Creep() (usage float64) {
+	usage = l.Usage()
+	if l.crept == 0 {
+		l.sortByPhase()
+	}
+	b := l.cfg.BlockTokens
+	l.crept++
+	phase := l.crept % b
+	for _, x := range l.byPhase[l.phaseStart[phase]:l.phaseStart[phase+1]] {
+		r := &l.requests[l.running[x.row]]
+		if x.grows {
+			l.pool.Grow(r.table, 1)
+			r.held++
+		} else {
+			l.register(r, r.tokens+l.crept)
+		}
+	}
+	return usage
+}
+
+// EndCreep counts the tokens of the steps that Creep went.
+func (l *Loop) EndCreep() {
+	for _, s := range l.running {
+		r := &l.requests[s]
+		r.tokens += l.crept
+		r.computed += l.crept
+	}
+	l.Engine.steps += int64(l.crept)
+	l.crept = 0
+}
+
+// filling is a running request that takes or fills a block at one phase of a run.
+type filling struct {
+	row   int32
+	grows bool
+}
+
+// sortByPhase lists, for every step of a round of BlockTokens steps, the requests that take a block (before the step's
+// token is computed) or fill one, in the order of the running list.
+func (l *Loop) sortByPhase() {
+	b := l.cfg.BlockTokens
+	if len(l.phaseStart) != int(b)+1 {
+		l.phaseStart = make([]int32, b+1)
+		l.phaseNext = make([]int32, b)
+	}
+	clear(l.phaseStart)
+	n := 2 * len(l.running)
+	if cap(l.byPhase) < n {
+		l.byPhase = make([]filling, n)
+	}
+	l.byPhase = l.byPhase[:n]
+	phases := func(s Slot) (grow, fill int32) {
+		r := &l.requests[s]
+		return (b - r.computed%b + 1) % b, (b - r.tokens%b) % b
+	}
+	for _, s := range l.running {
+		grow, fill := phases(s)
+		l.phaseStart[grow+1]++
+		l.phaseStart[fill+1]++
+	}
+	for i := range b {
+		l.phaseStart[i+1] += l.phaseStart[i]
+		l.phaseNext[i] = l.phaseStart[i]
+	}
+	for row, s := range l.running {
+		grow, fill := phases(s)
+		l.byPhase[l.phaseNext[grow]] = filling{int32(row), true}
+		l.phaseNext[grow]++
+		l.byPhase[l.phaseNext[fill]] = filling{int32(row), false}
+		l.phaseNext[fill]++
+	}
+}

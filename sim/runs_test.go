@@ -1,0 +1,136 @@
+package sim
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-sim/sluice/model/latency"
+	"github.com/sluice-sim/sluice/prefix"
+	"github.com/sluice-sim/sluice/traces"
+)
+
+// reporter is what *testing.T and *rapid.T share.
+type reporter interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// sameWalking runs c jumping and walking, expects the same rows and totals, bit for bit, and returns how many events
+// jumping saved.
+func sameWalking(t *testing.T, f reporter, c *Config) int64 {
+	f.Helper()
+	c.Walk = false
+	jump, jumpTotals := simulate(t, c)
+	c.Walk = true
+	walk, walkTotals := simulate(t, c)
+	saved := walkTotals.Events - jumpTotals.Events
+	jumpTotals.Events, jumpTotals.PolicySteps = walkTotals.Events, walkTotals.PolicySteps
+	if !reflect.DeepEqual(jumpTotals, walkTotals) {
+		f.Fatalf("totals differ:\njumping %+v\nwalking %+v", jumpTotals, walkTotals)
+	}
+	for i := range walk.turns {
+		if walk.turns[i] != jump.turns[i] {
+			f.Fatalf("row %d differs:\njumping %+v\nwalking %+v", i, jump.turns[i], walk.turns[i])
+		}
+	}
+	for i := range walk.samples {
+		if walk.samples[i] != jump.samples[i] {
+			f.Fatalf("sample %d differs:\njumping %+v\nwalking %+v", i, jump.samples[i], walk.samples[i])
+		}
+	}
+	if !reflect.DeepEqual(jump, walk) {
+		f.Fatalf("rows differ")
+	}
+	return saved
+}
+
+func TestJumpingEqualsWalking(t *testing.T) {
+	saved := int64(0)
+	rapid.Check(t, func(rt *rapid.T) {
+		if c := randomWorld(t, rt); c != nil {
+			c.IntervalPS = int64(rapid.SampledFrom([]float64{5e10, 1e12}).Draw(rt, "interval"))
+			saved += sameWalking(t, rt, c)
+		}
+	})
+	if saved < 1000 {
+		t.Errorf("jumping saved only %d events; it was not tested", saved)
+	}
+}
+
+// TestArrivalAtTheEndOfAStep lets sessions arrive at the very picosecond at which a step of a run ends, on every replica
+// and under routers that look at the replicas.
+func TestArrivalAtTheEndOfAStep(t *testing.T) {
+	law := newLaw(t)
+	a, b, _ := law.DecodeCoefficients(1)
+	for _, router := range []string{"round-robin", "vllm-dp", "lmetric", "oracle"} {
+		for _, async := range []bool{false, true} {
+			for j := int64(1); j < 40; j++ {
+				end := law.Picoseconds(&latency.Batch{Prefill: []latency.Chunk{{Tokens: 1000}}, Sampled: 1}) + j*a + b*(j*1000+j*(j+1)/2)
+				calls := []call{{prompt: 1000, output: 200}, {prompt: 1300, output: 100}}
+				c := world(t, chain(calls, calls, calls, calls), "session", router)
+				c.Replicas, c.Engine.Async = 2, async
+				c.Arrivals = Arrivals{Process: Uniform, RatePerS: 1e12 / float64(end)}
+				if got := toPS(1 / c.Arrivals.RatePerS * 1e12); got != end {
+					t.Fatalf("the second session arrives at %d, expected %d", got, end)
+				}
+				sameWalking(t, t, c)
+			}
+		}
+	}
+}
+
+// TestEqualReplicas runs replicas in lockstep, so that steps end at the same picosecond everywhere, with KV so tight that
+// content is evicted here and looked for elsewhere.
+func TestEqualReplicas(t *testing.T) {
+	for _, router := range []string{"round-robin", "least-requests", "lmetric", "smetric"} {
+		for blocks := int32(1500); blocks < 2600; blocks += 100 {
+			tr := generated(t, "steady", map[string]float64{
+				"sessions": 7, "turns": 8, "shared_tokens": 2000, "first_tokens": 500, "append_tokens": 600, "max_context": 20000, "output_tokens": 80,
+			})
+			c := world(t, tr, "none", router)
+			c.Replicas, c.KVBlocks = 3, blocks
+			sameWalking(t, t, c)
+		}
+	}
+}
+
+// TestHeadFitsDuringARun has a turn wait for room whose prompt runs along what a running request is still writing: when
+// that registers a block, the turn needs one block less and may fit, in the middle of what is otherwise a run.
+func TestHeadFitsDuringARun(t *testing.T) {
+	early := 0
+	for blocks := int32(23); blocks < 27; blocks++ {
+		for after := 0; after < 8; after++ {
+			// The writer fills a block with its 11th token, while the third request still has room in its last block.
+			tr := chain([]call{{prompt: 165, output: 60}}, []call{{prompt: 260, output: 10, gapS: 0.01 + float64(after)*0.007}}, []call{{prompt: 97, output: 20}})
+			reader := &tr.Sessions[1].Turns[0]
+			reader.Prompt.Stream = tr.Tree.Fork(prefix.Prefix{Stream: tr.Sessions[0].Turns[0].Prompt.Stream, Tokens: 260})
+			c := world(t, tr, "none", "round-robin")
+			c.KVBlocks, c.Engine.Async = blocks, false
+			c.Ceiling = traces.Ceiling(tr, 16)
+			sameWalking(t, t, c)
+			out, _ := simulate(t, c)
+			if w, r := out.find(t, 0, 0, 1), out.find(t, 1, 0, 1); r.ScheduledPS > r.SentPS+1e10 && r.ScheduledPS < w.DonePS {
+				early++
+			}
+		}
+	}
+	if early == 0 {
+		t.Error("no turn ever waited and then fitted while the other one ran")
+	}
+}
+
+// BenchmarkDecode is one long decode on one replica, jumped over and walked through.
+func BenchmarkDecode(b *testing.B) {
+	for _, walk := range []bool{false, true} {
+		b.Run(fmt.Sprintf("walk=%v", walk), func(b *testing.B) {
+			c := world(b, chain([]call{{prompt: 1000, output: 2000}}), "none", "round-robin")
+			c.Walk, c.Check = walk, false
+			for b.Loop() {
+				simulate(b, c)
+			}
+		})
+	}
+}
