@@ -6,6 +6,9 @@ import "github.com/sluice-sim/sluice/model/latency"
 // running requests first, then admitted ones.
 func (e *Engine) Schedule(st *Step) {
 	e.Admitted, e.Preempted = e.Admitted[:0], e.Preempted[:0]
+	if e.offload != nil {
+		e.offload.begin(e.pool)
+	}
 	st.Number = e.steps
 	st.Entries = st.Entries[:0]
 	e.steps++
@@ -14,6 +17,9 @@ func (e *Engine) Schedule(st *Step) {
 		e.scheduleWaiting(st, budget)
 	}
 	e.advance(st)
+	if e.offload != nil {
+		e.offload.store(e, st)
+	}
 	e.ended = false
 }
 
@@ -34,7 +40,7 @@ func (e *Engine) scheduleRunning(st *Step, budget int32) int32 {
 			continue
 		}
 		self := false
-		for !e.allocate(r, n, 0, 0) {
+		for !e.allocate(r, n, found{}) {
 			victim, at := e.victim()
 			e.running = append(e.running[:at], e.running[at+1:]...)
 			if at < i {
@@ -93,16 +99,24 @@ func (e *Engine) scheduleWaiting(st *Step, budget int32) {
 		}
 		s := q.front()
 		r := &e.requests[s]
-		if r.stale > 0 {
-			q.pop()
-			e.passed = append(e.passed, s)
+		if r.stale > 0 || (r.state == loading && !e.arrived(s)) {
+			e.pass(q)
 			continue
 		}
-		hits, idle := int32(0), int32(0)
-		if e.cfg.PrefixCaching {
-			hits, idle = e.pool.Lookup(r.Path, (r.tokens-1)/e.cfg.BlockTokens)
+		f, retry := e.find(s)
+		if retry {
+			e.pass(q)
+			continue
 		}
-		start := hits * e.cfg.BlockTokens
+		if f.cpu > 0 {
+			if !e.allocate(r, 0, f) {
+				break
+			}
+			e.load(s, f)
+			e.pass(q)
+			continue
+		}
+		start := r.computed + f.hits*e.cfg.BlockTokens
 		n := r.tokens - start
 		if t := e.cfg.LongPrefillTokens; t > 0 {
 			n = min(n, t)
@@ -111,7 +125,7 @@ func (e *Engine) scheduleWaiting(st *Step, budget int32) {
 			break
 		}
 		n = min(n, budget)
-		if !e.allocate(r, n, hits, idle) {
+		if !e.allocate(r, n, f) {
 			break
 		}
 		q.pop()
@@ -124,6 +138,32 @@ func (e *Engine) scheduleWaiting(st *Step, budget int32) {
 		e.skipped.pushFront(e, e.passed[i])
 	}
 	e.passed = e.passed[:0]
+}
+
+// pass takes the head of a queue aside for this schedule call.
+func (e *Engine) pass(q *queue) { e.passed = append(e.passed, q.pop()) }
+
+// found is what the lookups at admission came to.
+type found struct {
+	hits, idle int32 // blocks in the GPU's prefix cache, and how many of them nobody holds
+	cpu        int32 // tokens to be loaded from the CPU tier
+}
+
+// find looks up what exists of a waiting request; nothing is looked up for one that has been loaded already. retry is
+// true if the CPU tier cannot tell yet.
+func (e *Engine) find(s Slot) (f found, retry bool) {
+	r := &e.requests[s]
+	if r.computed > 0 {
+		return f, false
+	}
+	if e.cfg.PrefixCaching {
+		f.hits, f.idle = e.pool.Lookup(r.Path, (r.tokens-1)/e.cfg.BlockTokens)
+	}
+	if e.offload != nil {
+		l := e.offload.lookup(e, s, f.hits*e.cfg.BlockTokens)
+		return found{f.hits, f.idle, l.CPU}, l.Retry
+	}
+	return f, false
 }
 
 // nextQueue is the queue whose head is to be tried next; nil if both are empty.
@@ -142,64 +182,89 @@ func (e *Engine) nextQueue() *queue {
 // admit moves a request, whose blocks are allocated, to the running list.
 func (e *Engine) admit(s Slot, start int32) {
 	r := &e.requests[s]
-	switch {
-	case !e.cfg.PrefixCaching:
-	case r.preempts > 0:
-		e.Prefix.PreemptedRequests++
-		e.Prefix.PreemptedQueries += int64(r.tokens)
-		e.Prefix.PreemptedHits += int64(start)
-	default:
-		e.Prefix.Requests++
-		e.Prefix.Queries += int64(r.tokens)
-		e.Prefix.Hits += int64(start)
+	a := Admission{Slot: s, Hit: start, Resumed: r.preempts > 0}
+	if r.computed == 0 {
+		e.count(r, start)
 	}
-	e.Admitted = append(e.Admitted, Admission{Slot: s, Hit: start, Resumed: r.state == preempted})
+	if e.offload != nil {
+		e.offload.admitted(r, &a)
+	}
+	e.Admitted = append(e.Admitted, a)
 	e.running = append(e.running, s)
 	r.state = running
 	r.skipped = false
 	r.computed = start
 }
 
-// allocate is vLLM's allocate_slots for n more tokens; hits and idle come from the lookup of a request that is not
-// running yet. It returns false, without any effect, when blocks are short (spec: vllm 5).
-func (e *Engine) allocate(r *request, n, hits, idle int32) bool {
+// count takes a lookup in the prefix cache that led to an admission into the statistics.
+func (e *Engine) count(r *request, hit int32) {
+	switch {
+	case !e.cfg.PrefixCaching:
+	case r.preempts > 0:
+		e.Prefix.PreemptedRequests++
+		e.Prefix.PreemptedQueries += int64(r.tokens)
+		e.Prefix.PreemptedHits += int64(hit)
+	default:
+		e.Prefix.Requests++
+		e.Prefix.Queries += int64(r.tokens)
+		e.Prefix.Hits += int64(hit)
+	}
+}
+
+// allocate is vLLM's allocate_slots for n more tokens; f comes from the lookups of a request that holds nothing yet. It
+// returns false, without any effect, when blocks are short (spec: vllm 5).
+func (e *Engine) allocate(r *request, n int32, f found) bool {
 	b := e.cfg.BlockTokens
-	total := min(r.computed+hits*b, e.cfg.MaxModelLen)
+	total := min(r.computed+f.hits*b+f.cpu, e.cfg.MaxModelLen)
 	slots := blocksFor(min(total+n, e.cfg.MaxModelLen), b)
-	free := e.pool.Free()
 	if r.state == running {
 		short := max(slots-r.held, 0)
-		if short > free {
+		if short > e.pool.Free() {
 			return false
 		}
 		if short > 0 {
 			e.pool.Grow(r.table, short)
 			r.held += short
 		}
-	} else {
-		if len(e.running) > 0 {
-			free -= int32(float64(e.cfg.Watermark) * float64(e.pool.Usable()+1))
-		}
-		if e.cfg.ReserveFullISL {
-			full := blocksFor(min(r.tokens, e.cfg.MaxModelLen), b)
-			if max(full-hits, 0)+idle > free {
-				return false
-			}
-		}
-		if max(slots-hits, 0)+idle > free {
+	} else if !e.enter(r, slots, f) {
+		return false
+	}
+	if f.cpu == 0 {
+		e.register(r, min(total+n, r.tokens))
+	}
+	return true
+}
+
+// enter allocates blocks up to slots for a request that does not run.
+func (e *Engine) enter(r *request, slots int32, f found) bool {
+	free := e.pool.Free()
+	if len(e.running) > 0 {
+		free -= int32(float64(e.cfg.Watermark) * float64(e.pool.Usable()+1))
+	}
+	have := f.hits + r.held
+	if e.cfg.ReserveFullISL {
+		full := blocksFor(min(r.tokens, e.cfg.MaxModelLen), e.cfg.BlockTokens)
+		if max(full-have, 0)+f.idle > free {
 			return false
 		}
-		r.table = e.pool.Open()
-		if hits > 0 {
-			e.pool.Hold(r.table, r.Path, hits)
-		}
-		if slots > hits {
-			e.pool.Grow(r.table, slots-hits)
-		}
-		r.held = max(slots, hits)
-		r.cached = hits
 	}
-	e.register(r, min(total+n, r.tokens))
+	if f.cpu > 0 {
+		free -= e.stillNeeded()
+	}
+	if max(slots-have, 0)+f.idle > free {
+		return false
+	}
+	if r.held == 0 {
+		r.table = e.pool.Open()
+		if f.hits > 0 {
+			e.pool.Hold(r.table, r.Path, f.hits)
+		}
+		r.cached = f.hits
+	}
+	if slots > have {
+		e.pool.Grow(r.table, slots-have)
+	}
+	r.held = max(slots, have)
 	return true
 }
 

@@ -4,6 +4,9 @@ package engine
 // that have ended are freed in the order of the step (spec: vllm 9).
 func (e *Engine) Update(st *Step) {
 	e.Sampled, e.Finished = e.Sampled[:0], e.Finished[:0]
+	if e.offload != nil {
+		e.offload.processed(e, st)
+	}
 	for i := range st.Entries {
 		x := &st.Entries[i]
 		r := &e.requests[x.Slot]
@@ -37,6 +40,9 @@ func (e *Engine) Update(st *Step) {
 		}
 		e.running = kept
 	}
+	if e.offload != nil {
+		e.offload.settle(e)
+	}
 }
 
 // stops is the stop test after a token was appended.
@@ -55,6 +61,9 @@ func (e *Engine) stops(r *request) (Reason, bool) {
 func (e *Engine) finish(s Slot, reason Reason) {
 	if e.requests[s].state != running {
 		e.leaveQueues(s)
+	}
+	if e.offload != nil {
+		e.offload.end(e, s)
 	}
 	e.release(s)
 	e.retire(s)

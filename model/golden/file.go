@@ -16,13 +16,13 @@ const maxFileBytes = 256 << 20
 
 // File is one golden file.
 type File struct {
-	Format   string          `json:"format"`
-	Name     string          `json:"name"`
-	Config   Config          `json:"config"`
-	Offload  json.RawMessage `json:"offload"`
-	Totals   map[string]any  `json:"totals"`
-	Requests []Request       `json:"requests"`
-	Steps    []Step          `json:"steps"`
+	Format   string         `json:"format"`
+	Name     string         `json:"name"`
+	Config   Config         `json:"config"`
+	Offload  *Offload       `json:"offload"` // nil without a CPU tier
+	Totals   map[string]any `json:"totals"`
+	Requests []Request      `json:"requests"`
+	Steps    []Step         `json:"steps"`
 }
 
 // Config is the recorded vLLM configuration.
@@ -39,6 +39,32 @@ type Config struct {
 	MaxModelLen          int32   `json:"max_model_len"`
 	PrefixCaching        bool    `json:"enable_prefix_caching"`
 	AsyncScheduling      bool    `json:"async_scheduling"`
+}
+
+// Offload is the recorded configuration of the CPU tier, and the latencies of the transfers in iterations.
+type Offload struct {
+	Connector      string `json:"connector"`
+	NumCPUBlocks   int32  `json:"num_cpu_blocks"` // chunks
+	BlocksPerChunk int32  `json:"blocks_per_chunk"`
+	EvictionPolicy string `json:"eviction_policy"`
+	StoreThreshold int32  `json:"store_threshold"`
+	PromptOnly     bool   `json:"offload_prompt_only"`
+	StoreLatency   int64  `json:"store_latency"`
+	LoadLatency    int64  `json:"load_latency"`
+}
+
+func (o *Offload) check() error {
+	switch {
+	case o.Connector != "OffloadingConnector":
+		return fmt.Errorf("offload.connector is %q; verify replays OffloadingConnector", o.Connector)
+	case o.NumCPUBlocks < 1 || o.NumCPUBlocks > 1<<24 || o.BlocksPerChunk < 1 || o.BlocksPerChunk > 1<<16:
+		return fmt.Errorf("offload holds a size that is not positive or too large")
+	case o.EvictionPolicy != "lru" && o.EvictionPolicy != "arc":
+		return fmt.Errorf("offload.eviction_policy is %q, expected lru or arc", o.EvictionPolicy)
+	case o.StoreLatency < 0 || o.LoadLatency < 0:
+		return fmt.Errorf("offload holds a negative latency")
+	}
+	return nil
 }
 
 // Request is one recorded request.
@@ -59,10 +85,20 @@ type Step struct {
 	Fields map[string]json.RawMessage `json:"-"`
 }
 
-// UnmarshalJSON keeps every field of the iteration.
+// UnmarshalJSON keeps every field of the iteration; those inside off are named off.ext and so on.
 func (s *Step) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &s.Fields); err != nil {
 		return err
+	}
+	if raw, ok := s.Fields["off"]; ok {
+		var off map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &off); err != nil {
+			return fmt.Errorf("off: %w", err)
+		}
+		delete(s.Fields, "off")
+		for k, v := range off {
+			s.Fields["off."+k] = v
+		}
 	}
 	if _, ok := s.Fields["t"]; !ok {
 		return fmt.Errorf("a step has no t")
@@ -107,12 +143,15 @@ func (g *File) check() error {
 	switch {
 	case g.Format != "vllm-golden/1":
 		return fmt.Errorf("format is %q, expected vllm-golden/1", g.Format)
-	case len(g.Offload) > 0:
-		return fmt.Errorf("the file records a CPU tier (offload), which verify does not replay yet")
 	case c.BlockSize < 1 || c.NumBlocks < 1 || c.NumBlocks > 1<<24 || c.MaxNumSeqs < 1 || c.MaxNumBatchedTokens < 1 || c.MaxModelLen < 1:
 		return fmt.Errorf("config holds a size that is not positive (or more than 2^24 blocks)")
 	case c.Policy != "fcfs" && c.Policy != "priority":
 		return fmt.Errorf("config.policy is %q, expected fcfs or priority", c.Policy)
+	}
+	if g.Offload != nil {
+		if err := g.Offload.check(); err != nil {
+			return err
+		}
 	}
 	total := int64(0)
 	for i, r := range g.Requests {

@@ -1,12 +1,10 @@
 package golden
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
 	"sort"
-	"strconv"
 
 	"github.com/sluice-sim/sluice/model/engine"
 	"github.com/sluice-sim/sluice/model/kv"
@@ -31,8 +29,8 @@ type Result struct {
 
 // Options chooses the pool to replay with.
 type Options struct {
-	// Extent replays with the extent pool, which has no block ids: the fields blk and fq are left out, and of evictions
-	// only their number in each iteration is compared.
+	// Extent replays with the extent pool, which has no block ids: the fields blk and fq and the GPU blocks of off.load
+	// and off.store are left out, and of evictions only their number in each iteration is compared.
 	Extent bool
 }
 
@@ -60,6 +58,7 @@ type replay struct {
 	slot    []engine.Slot // by request, -1 when it is not live
 	epoch   []uint32
 	request []int64 // by slot
+	names   map[name]int64
 	table   []int64 // request by pool handle
 	adds    int64
 	flight  []int64 // iterations of the steps in flight
@@ -69,11 +68,18 @@ type replay struct {
 	evicted int
 	sums    map[string]int64
 	pcSums  [6]int64
+	worker  *worker // nil without a CPU tier
+}
+
+// name is a request by slot and epoch; unlike the slot alone it still means the request after its end.
+type name struct {
+	slot  engine.Slot
+	epoch uint32
 }
 
 // Verify replays a golden file.
 func Verify(g *File, opt Options) (Result, error) {
-	r := &replay{g: g, opt: opt, sums: map[string]int64{}, res: Result{Name: g.Name}}
+	r := &replay{g: g, opt: opt, sums: map[string]int64{}, names: map[name]int64{}, res: Result{Name: g.Name}}
 	r.setUp()
 	for i := range g.Steps {
 		st := &g.Steps[i]
@@ -115,6 +121,12 @@ func (r *replay) setUp() {
 		PrefixCaching: c.PrefixCaching, ReserveFullISL: c.ReserveFullISL, Watermark: c.Watermark,
 		Priority: c.Policy == "priority", Async: c.AsyncScheduling,
 	}, pool))
+	if o := r.g.Offload; o != nil {
+		r.worker = &worker{cfg: o, tables: map[int64][]int32{}, tier: r.loop.Connect(engine.OffloadConfig{
+			CPUConfig:      kv.CPUConfig{Chunks: o.NumCPUBlocks, ARC: o.EvictionPolicy == "arc", StoreThreshold: o.StoreThreshold},
+			BlocksPerChunk: o.BlocksPerChunk, PromptOnly: o.PromptOnly,
+		})}
+	}
 }
 
 // step replays one recorded iteration and compares it.
@@ -178,6 +190,9 @@ func (r *replay) inputs(st *Step) error {
 			if done {
 				r.resets++
 			}
+			if both, _ := x[2].(float64); both != 0 && r.worker != nil {
+				r.loop.ResetTier()
+			}
 			got = append(got, append(append([]any{}, x[:3]...), done))
 		}
 	}
@@ -217,6 +232,7 @@ func (r *replay) add(id, t int64) {
 		r.request = append(r.request, -1)
 	}
 	r.request[s] = id
+	r.names[name{s, r.epoch[id]}] = id
 	r.sums["requests"]++
 }
 
@@ -269,6 +285,9 @@ func (r *replay) scheduled(t int64, st *engine.Step) {
 	r.put("res", resumed)
 	r.put("pre", pre)
 	r.put("blk", append(append(blkNew, blkRun...), blkRes...))
+	if r.worker != nil {
+		r.transfers(t, st)
+	}
 }
 
 // held is how many blocks a running request held before this step gave it more.
@@ -302,6 +321,9 @@ func (r *replay) updated() {
 		r.got["up"] = text(r.flight[0])
 	}
 	r.flight = r.flight[1:]
+	if r.worker != nil {
+		r.worker.report()
+	}
 	r.loop.Complete()
 	var fin []any
 	for _, f := range r.loop.Finished {
@@ -316,6 +338,9 @@ func (r *replay) updated() {
 	}
 	for i := range pc {
 		r.pcSums[i] += pc[i]
+	}
+	if r.worker != nil {
+		r.external()
 	}
 	if r.resets > 0 {
 		r.got["pcreset"] = "1"
@@ -353,6 +378,10 @@ func (r *replay) endState() {
 	if r.ref != nil {
 		r.got["fq"] = text(r.ref.QueueCRC())
 	}
+	if r.worker != nil {
+		t := r.worker.tier.Tier()
+		r.got["cpu"] = text([]int32{t.Used(), t.Evictable(), t.Pending()})
+	}
 	r.sums["iterations"]++
 }
 
@@ -387,6 +416,10 @@ func (r *replay) compare(st *Step) error {
 			switch f {
 			case "blk", "fq":
 				continue
+			case "off.load", "off.store":
+				if want, err = withoutBlocks(st.Fields[f], f); err != nil {
+					return err
+				}
 			case "ev":
 				var n int
 				if want, n, err = storesOnly(st.Fields[f]); err != nil {
@@ -417,92 +450,6 @@ func (r *replay) differ(step int64, field, want, got string) {
 	r.res.Difference = &Difference{Step: step, Field: field, Expected: show(want), Got: show(got)}
 }
 
-// storesOnly is an ev field without its evictions, and their number.
-func storesOnly(raw json.RawMessage) (string, int, error) {
-	var ev, kept [][]any
-	if len(raw) == 0 {
-		return "", 0, nil
-	}
-	if err := json.Unmarshal(raw, &ev); err != nil {
-		return "", 0, fmt.Errorf("ev: %w", err)
-	}
-	for _, e := range ev {
-		if len(e) > 0 && e[0] == "s" {
-			kept = append(kept, e)
-		}
-	}
-	if len(kept) == 0 {
-		return "", len(ev), nil
-	}
-	return text(kept), len(ev) - len(kept), nil
-}
-
-// expected is the canonical text of a recorded field; numbers keep the digits of the shortest float that reads the
-// same.
-func expected(raw json.RawMessage, field string) (string, error) {
-	if len(raw) == 0 {
-		return "", nil
-	}
-	var v any
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if err := d.Decode(&v); err != nil {
-		return "", fmt.Errorf("%s: %w", field, err)
-	}
-	return string(canonical(nil, v)), nil
-}
-
-// text is the canonical form in which fields are compared and shown.
-func text(v any) string { return string(canonical(nil, v)) }
-
-// canonical appends v, what the replay made or what was decoded with json.Number, to b.
-func canonical(b []byte, v any) []byte {
-	switch x := v.(type) {
-	case json.Number:
-		f, err := x.Float64()
-		if err != nil {
-			return append(b, x...)
-		}
-		return strconv.AppendFloat(b, f, 'g', -1, 64)
-	case float64:
-		return strconv.AppendFloat(b, x, 'g', -1, 64)
-	case int:
-		return canonical(b, float64(x))
-	case int32:
-		return canonical(b, float64(x))
-	case int64:
-		return canonical(b, float64(x))
-	case uint32:
-		return canonical(b, float64(x))
-	case string:
-		return append(b, x...)
-	case []any:
-		return list(b, x)
-	case []int:
-		return list(b, x)
-	case []int32:
-		return list(b, x)
-	case []int64:
-		return list(b, x)
-	case [][]int64:
-		return list(b, x)
-	case [][]any:
-		return list(b, x)
-	}
-	return fmt.Append(b, v)
-}
-
-func list[T any](b []byte, x []T) []byte {
-	b = append(b, '[')
-	for i := range x {
-		if i > 0 {
-			b = append(b, ' ')
-		}
-		b = canonical(b, x[i])
-	}
-	return append(b, ']')
-}
-
 // totals compares the sums over the file.
 func (r *replay) totals() {
 	r.sums["last_t"] = r.g.Steps[len(r.g.Steps)-1].T
@@ -513,6 +460,12 @@ func (r *replay) totals() {
 	}
 	sort.Strings(names)
 	for _, k := range names {
+		if k == "offload" {
+			if !r.offloadTotals(r.g.Totals[k]) {
+				return
+			}
+			continue
+		}
 		got := text(r.sums[k])
 		if k == "pc" {
 			got = pc

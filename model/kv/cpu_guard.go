@@ -11,6 +11,19 @@ type guard struct {
 	tag          int64
 }
 
+func retag(guards []guard, taken []int64, from, to int64) {
+	for i := range guards {
+		if guards[i].tag == from {
+			guards[i].tag = to
+		}
+	}
+	for i := range taken {
+		if taken[i] == from {
+			taken[i] = to
+		}
+	}
+}
+
 // Guard watches blocks [lo, hi) of table h, which is about to be released, under a tag.
 func (p *Extent) Guard(h Handle, lo, hi int32, tag int64) {
 	t := &p.tables[h]
@@ -37,6 +50,9 @@ func (p *Extent) Unguard(tag int64) {
 	}
 	p.guards = kept
 }
+
+// Retag gives what is watched under a tag another.
+func (p *Extent) Retag(from, to int64) { retag(p.guards, p.taken, from, to) }
 
 // Guards appends to dst the tags of guarded blocks among the first n of table h, which may repeat.
 func (p *Extent) Guards(h Handle, n int32, dst []int64) []int64 {
@@ -108,6 +124,9 @@ func (p *Reference) Unguard(tag int64) {
 	}
 	p.guards = kept
 }
+
+// Retag gives what is watched under a tag another.
+func (p *Reference) Retag(from, to int64) { retag(p.guards, p.taken, from, to) }
 
 // Guards appends to dst the tags of guarded blocks among the first n of table h, which may repeat.
 func (p *Reference) Guards(h Handle, n int32, dst []int64) []int64 {

@@ -41,6 +41,8 @@ type Pool interface {
 	// still reads them, under the tag of that transfer, until Unguard.
 	Guard(h Handle, lo, hi int32, tag int64)
 	Unguard(tag int64)
+	// Retag gives what is watched under a tag another one.
+	Retag(from, to int64)
 	// Guards appends to dst the tags of guarded blocks among the first n of table h, and Taken returns those of blocks
 	// that Grow has allocated again since the last ClearTaken. Tags may repeat.
 	Guards(h Handle, n int32, dst []int64) []int64

@@ -1,0 +1,368 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/sluice-sim/sluice/model/kv"
+	"github.com/sluice-sim/sluice/prefix"
+)
+
+// OffloadConfig describes vLLM's OffloadingConnector in front of a CPU tier (spec: vllm 14.2).
+type OffloadConfig struct {
+	kv.CPUConfig
+	BlocksPerChunk int32
+	PromptOnly     bool // offload_prompt_only: blocks of generated tokens are not stored
+}
+
+// JobID numbers the transfers of one engine from 0 in the order in which they were decided.
+type JobID int64
+
+// Job is one transfer between GPU and CPU. Its slices are valid until it has been reported.
+type Job struct {
+	ID     JobID
+	Load   bool // from CPU to GPU
+	Slot   Slot
+	Epoch  uint32
+	Chunks []int32 // chunks of the request, by position
+	CPU    []int32 // where they lie in the CPU tier
+	// Blocks is how many GPU blocks move. Those of a load are the ones from First on in the request's table; those of a
+	// store are all blocks of Chunks.
+	First, Blocks int32
+
+	keys   []kv.ChunkKey
+	stale  bool // the CPU tier was reset after it was decided
+	flush  bool // it was asked for to be finished
+	orphan bool // the request that loads has been aborted
+	table  kv.Handle
+	guards bool
+}
+
+// Lookup is one question to the CPU tier on behalf of a waiting request.
+type Lookup struct {
+	Slot  Slot
+	GPU   int32 // tokens found in the GPU's prefix cache
+	CPU   int32 // further tokens that can be loaded
+	Retry bool  // not known yet, to be asked again at the next step
+}
+
+// Refusal is a store for which the CPU tier had no room.
+type Refusal struct {
+	Slot   Slot
+	Epoch  uint32
+	Chunks int32
+}
+
+// Offload is the scheduler's side of vLLM's OffloadingConnector: it decides loads and stores, and the driver says when
+// they are done.
+//
+// After Schedule (or Loop.Advance with a scheduled step) Loads, Stores and Flush are what that call decided.
+//   - A load may start at once. Its request waits, holding its blocks, and takes no part in steps.
+//   - A store may start when the next step does: vLLM's worker submits the stores of a step with the step after it.
+//   - Jobs in Flush, decided in this call or before, must be done before this step starts; the wait is a stall. Stores of
+//     this call start at once if one of them is in Flush.
+//
+// When a job is done the driver calls Report and then, as soon as an output is processed, Loop.Complete: vLLM hears of
+// a transfer with the output of a step, the first that ends after it. While a job is under way HasRequests is true
+// and the loop goes on with empty steps; vLLM lets about 1 ms pass in each, and a driver may let one last until the next
+// job is done, since an empty step changes nothing except through lookups of waiting requests.
+type Offload struct {
+	cfg  OffloadConfig
+	tier *kv.CPUTier
+
+	side  []side // by slot
+	jobs  []Job  // records
+	spare []int32
+	live  []int32 // records of jobs not reported, by ascending id
+	next  JobID
+
+	ended    []endedRequest // since the last schedule call
+	deferred []deferredFree
+	seq      int64 // steps with work scheduled
+	through  int64 // of these, processed
+
+	keys  []kv.ChunkKey // scratch
+	tags  []int64
+	which []int32
+
+	// What the last Schedule did. Valid until the next call.
+	Loads   []Job
+	Stores  []Job
+	Flush   []JobID
+	Lookups []Lookup
+	Refused []Refusal
+	Evicted []int32 // places in the CPU tier
+
+	reported []JobID // until the next update
+
+	External PrefixStats // since the last TakeExternalStats
+	Counts   OffloadCounts
+}
+
+// OffloadCounts are totals since the start. A chunk counts when its transfer was decided.
+type OffloadCounts struct {
+	LoadJobs, StoreJobs             int64
+	LoadedChunks, StoredChunks      int64
+	EvictedChunks, RefusedStores    int64
+	LoadedBlocks, StoredBlocks      int64 // of the GPU
+	FlushedJobs, LookupsToBeRetried int64
+}
+
+// side is what the connector keeps of a live request.
+type side struct {
+	next    int32 // first chunk that was not stored or found
+	jobs    int32 // under way
+	loaded  int32 // tokens that came from the CPU tier at the last admission
+	arrived bool  // its load has been reported
+	last    int64 // number of the last step with work that it was scheduled in
+}
+
+// endedRequest is a request that ended with chunks still to be stored.
+type endedRequest struct {
+	slot  Slot
+	epoch uint32
+	from  int32 // chunks to store
+	to    int32
+	keys  []kv.ChunkKey // of all its chunks
+}
+
+// deferredFree is a table that goes back to the pool when the output of a step has been processed.
+type deferredFree struct {
+	table kv.Handle
+	slot  Slot
+	epoch uint32
+	after int64
+}
+
+// Connect puts a CPU tier behind an engine that has not had a request yet.
+func (e *Engine) Connect(cfg OffloadConfig) *Offload {
+	if cfg.Chunks < 1 || cfg.BlocksPerChunk < 1 || e.steps > 0 || e.live > 0 {
+		panic(fmt.Sprintf("engine: a CPU tier of %d chunks of %d blocks cannot be put behind this engine", cfg.Chunks, cfg.BlocksPerChunk))
+	}
+	e.offload = &Offload{cfg: cfg, tier: kv.NewCPUTier(cfg.CPUConfig)}
+	return e.offload
+}
+
+// Offload is the engine's connector, nil without a CPU tier.
+func (e *Engine) Offload() *Offload { return e.offload }
+
+// Tier is the CPU tier.
+func (o *Offload) Tier() *kv.CPUTier { return o.tier }
+
+// Resident is the number of blocks of which the CPU tier has a complete copy.
+func (o *Offload) Resident() int64 {
+	return int64(o.tier.Used()-o.tier.Pending()) * int64(o.cfg.BlocksPerChunk)
+}
+
+// UnderWay is the number of jobs decided and not reported.
+func (o *Offload) UnderWay() int { return len(o.live) }
+
+// TakeExternalStats returns the statistics of lookups in the CPU tier since the last call, vLLM's
+// external_prefix_cache counters: queries are tokens that the GPU did not have.
+func (o *Offload) TakeExternalStats() PrefixStats {
+	s := o.External
+	o.External = PrefixStats{}
+	return s
+}
+
+// Report says that a job is done. It takes effect at the end of the next Update.
+func (o *Offload) Report(id JobID) { o.reported = append(o.reported, id) }
+
+// ResetTier forgets everything in the CPU tier (reset_connector). Jobs under way are still to be reported, and the
+// loads among them are to be finished before the next step.
+func (e *Engine) ResetTier() {
+	o := e.offload
+	o.tier.Reset()
+	for _, i := range o.live {
+		o.jobs[i].stale = true
+	}
+	for s := range o.side {
+		o.side[s].next = 0
+	}
+}
+
+// load makes a request, whose blocks are allocated, wait for the CPU tier.
+func (e *Engine) load(s Slot, f found) {
+	r := &e.requests[s]
+	o := e.offload
+	gpu := f.hits * e.cfg.BlockTokens
+	l := Lookup{Slot: s, GPU: gpu, CPU: f.cpu}
+	e.count(r, gpu)
+	o.count(r, l)
+	o.load(e, s, l)
+	r.state = loading
+	r.computed = gpu + f.cpu
+}
+
+// arrived tells whether a request that loads can go on. If so, what was loaded becomes hittable; of a prompt that is
+// there as a whole the last token is computed anew.
+func (e *Engine) arrived(s Slot) bool {
+	r := &e.requests[s]
+	if !e.offload.side[s].arrived {
+		return false
+	}
+	e.register(r, r.computed)
+	if r.computed == r.tokens {
+		r.computed--
+	}
+	r.state = waiting
+	return true
+}
+
+// admitted completes what is told about an admission.
+func (o *Offload) admitted(r *request, a *Admission) {
+	x := &o.side[a.Slot]
+	if r.computed == 0 {
+		x.loaded = 0
+		o.count(r, Lookup{Slot: a.Slot, GPU: a.Hit})
+		return
+	}
+	a.CPU = x.loaded
+}
+
+// open prepares the connector's record of a new request.
+func (o *Offload) open(s Slot) {
+	for int(s) >= len(o.side) {
+		o.side = append(o.side, side{})
+	}
+	o.side[s] = side{}
+}
+
+// begin forgets what the schedule call before decided.
+func (o *Offload) begin(p kv.Pool) {
+	o.Loads, o.Stores, o.Flush = o.Loads[:0], o.Stores[:0], o.Flush[:0]
+	o.Lookups, o.Refused = o.Lookups[:0], o.Refused[:0]
+	o.Evicted = o.Evicted[:0]
+	p.ClearTaken()
+}
+
+// newJob makes a record with a place in the list of jobs under way.
+func (o *Offload) newJob() *Job {
+	var i int32
+	if n := len(o.spare); n > 0 {
+		i = o.spare[n-1]
+		o.spare = o.spare[:n-1]
+	} else {
+		o.jobs = append(o.jobs, Job{})
+		i = int32(len(o.jobs) - 1)
+	}
+	j := &o.jobs[i]
+	*j = Job{ID: o.next, Chunks: j.Chunks[:0], CPU: j.CPU[:0], keys: j.keys[:0]}
+	o.next++
+	o.live = append(o.live, i)
+	return j
+}
+
+// job is the place of a job in the list of those under way, or -1.
+func (o *Offload) job(id JobID) int {
+	lo, hi := 0, len(o.live)
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if o.jobs[o.live[mid]].ID < id {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo < len(o.live) && o.jobs[o.live[lo]].ID == id {
+		return lo
+	}
+	return -1
+}
+
+// chunkKeys appends the keys of chunks from (inclusive) to (exclusive) of a path.
+func (o *Offload) chunkKeys(path []prefix.Segment, from, to int32, dst []kv.ChunkKey) []kv.ChunkKey {
+	b := o.cfg.BlocksPerChunk
+	s := 0
+	for c := from; c < to; c++ {
+		last := (c+1)*b - 1
+		for path[s].Hi <= last {
+			s++
+		}
+		dst = append(dst, kv.Chunk(path[s].Stream, last))
+	}
+	return dst
+}
+
+// lookup asks the CPU tier for what follows gpu tokens of a waiting request.
+func (o *Offload) lookup(e *Engine, s Slot, gpu int32) Lookup {
+	r := &e.requests[s]
+	l := Lookup{Slot: s, GPU: gpu}
+	size := o.cfg.BlocksPerChunk * e.cfg.BlockTokens
+	if o.side[s].jobs > 0 {
+		l.Retry = true
+	} else {
+		o.keys = o.chunkKeys(r.Path, 0, o.chunks(e, r), o.keys[:0])
+		l.CPU, l.Retry = o.match(o.keys, gpu, size)
+		o.tier.Touch(o.keys)
+	}
+	o.Lookups = append(o.Lookups, l)
+	if l.Retry {
+		o.Counts.LookupsToBeRetried++
+	}
+	return l
+}
+
+// match is how many tokens behind gpu tokens can be loaded of chunks of size tokens.
+func (o *Offload) match(keys []kv.ChunkKey, gpu, size int32) (tokens int32, retry bool) {
+	n := int32(len(keys))
+	if n*size-gpu < size {
+		return 0, false
+	}
+	first := gpu / size
+	at, arrives, pinned := first, false, false
+	for ; at < n; at++ {
+		p := o.tier.Lookup(keys[at])
+		if p == kv.Absent {
+			break
+		}
+		arrives = arrives || p == kv.Arrives
+		pinned = pinned || p == kv.Pinned
+	}
+	if arrives {
+		return 0, true
+	}
+	if tokens = at*size - gpu; at == first || tokens < size {
+		return 0, false
+	}
+	if pinned {
+		return 0, true
+	}
+	return tokens, false
+}
+
+// load decides the load of a request whose blocks are allocated.
+func (o *Offload) load(e *Engine, s Slot, l Lookup) {
+	r := &e.requests[s]
+	b := e.cfg.BlockTokens
+	size := o.cfg.BlocksPerChunk * b
+	from, to := l.GPU/size, (l.GPU+l.CPU)/size
+	j := o.newJob()
+	j.Load, j.Slot, j.Epoch = true, s, r.epoch
+	j.First, j.Blocks = l.GPU/b, l.CPU/b
+	for c := from; c < to; c++ {
+		j.Chunks = append(j.Chunks, c)
+	}
+	j.keys = o.chunkKeys(r.Path, from, to, j.keys)
+	j.CPU = o.tier.PrepareLoad(j.keys, j.CPU)
+	x := &o.side[s]
+	x.next, x.loaded, x.arrived = to, l.CPU, false
+	x.jobs++
+	o.Loads = append(o.Loads, *j)
+	o.Counts.LoadJobs++
+	o.Counts.LoadedChunks += int64(len(j.keys))
+	o.Counts.LoadedBlocks += int64(j.Blocks)
+}
+
+// count takes a lookup at admission into the statistics.
+func (o *Offload) count(r *request, l Lookup) {
+	q, h := int64(r.tokens-l.GPU), int64(l.CPU)
+	if r.preempts > 0 {
+		o.External.PreemptedRequests++
+		o.External.PreemptedQueries += q
+		o.External.PreemptedHits += h
+		return
+	}
+	o.External.Requests++
+	o.External.Queries += q
+	o.External.Hits += h
+}

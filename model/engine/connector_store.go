@@ -1,0 +1,263 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/sluice-sim/sluice/model/kv"
+)
+
+// store decides the stores of a step that has been scheduled, and which jobs must be done before it runs.
+func (o *Offload) store(e *Engine, st *Step) {
+	if st.Tokens > 0 {
+		o.seq++
+	}
+	for i := range st.Entries {
+		s := st.Entries[i].Slot
+		r, x := &e.requests[s], &o.side[s]
+		x.last = o.seq
+		if to := o.storable(e, r, r.computed); to > x.next {
+			o.keys = o.chunkKeys(r.Path, 0, o.chunks(e, r), o.keys[:0])
+			j, ok := o.storeChunks(s, r.epoch, o.keys, x.next, to)
+			if ok {
+				x.next = to
+			}
+			if j != nil {
+				x.jobs++
+			}
+		}
+	}
+	for i := range o.ended {
+		x := &o.ended[i]
+		j, _ := o.storeChunks(x.slot, x.epoch, x.keys, x.from, x.to)
+		o.settleGuard(e, int64(-1-i), j)
+	}
+	o.ended = o.ended[:0]
+	o.Evicted = append(o.Evicted, o.tier.Evicted...)
+	o.tier.Evicted, o.tier.EvictedKeys = o.tier.Evicted[:0], o.tier.EvictedKeys[:0]
+	o.Counts.EvictedChunks += int64(len(o.Evicted))
+	o.flush(e)
+}
+
+// storable is the number of leading chunks of a request that its first tokens fill.
+func (o *Offload) storable(e *Engine, r *request, tokens int32) int32 {
+	tokens = min(tokens, r.tokens)
+	if o.cfg.PromptOnly {
+		tokens = min(tokens, r.Prompt.Tokens)
+	}
+	return min(tokens/e.cfg.BlockTokens, r.held) / o.cfg.BlocksPerChunk
+}
+
+// chunks is the number of full chunks of the tokens of a request, computed or not.
+func (o *Offload) chunks(e *Engine, r *request) int32 {
+	return r.tokens / (o.cfg.BlocksPerChunk * e.cfg.BlockTokens)
+}
+
+// storeChunks decides the store of chunks from (inclusive) to (exclusive) of a request; keys names all that it has, and
+// a store counts as a use of all of them. It returns the job, nil if nothing is to be stored, and false if the CPU tier
+// has no room.
+func (o *Offload) storeChunks(s Slot, epoch uint32, keys []kv.ChunkKey, from, to int32) (*Job, bool) {
+	j := o.newJob()
+	var ok bool
+	o.which, j.CPU, ok = o.tier.PrepareStore(keys[from:to], o.which[:0], j.CPU)
+	if !ok {
+		o.Refused = append(o.Refused, Refusal{s, epoch, to - from})
+		o.Counts.RefusedStores++
+	}
+	if len(o.which) == 0 {
+		o.withdraw()
+		return nil, ok
+	}
+	for _, n := range o.which {
+		j.Chunks = append(j.Chunks, from+n)
+		j.keys = append(j.keys, keys[from+n])
+	}
+	o.tier.Touch(keys)
+	j.Slot, j.Epoch = s, epoch
+	j.Blocks = int32(len(j.Chunks)) * o.cfg.BlocksPerChunk
+	o.Stores = append(o.Stores, *j)
+	o.Counts.StoreJobs++
+	o.Counts.StoredChunks += int64(len(j.Chunks))
+	o.Counts.StoredBlocks += int64(j.Blocks)
+	return j, true
+}
+
+// end notes a request that ends, before its blocks are released. vLLM takes its last token as computed, which it is not.
+func (o *Offload) end(e *Engine, s Slot) {
+	r := &e.requests[s]
+	from := o.side[s].next
+	to := o.storable(e, r, r.computed+1)
+	if to <= from {
+		return
+	}
+	n := len(o.ended)
+	if n < cap(o.ended) {
+		o.ended = o.ended[:n+1]
+	} else {
+		o.ended = append(o.ended, endedRequest{})
+	}
+	x := &o.ended[n]
+	*x = endedRequest{slot: s, epoch: r.epoch, from: from, to: to, keys: o.chunkKeys(r.Path, 0, o.chunks(e, r), x.keys[:0])}
+}
+
+// settleGuard passes the guard of an ended request's chunks to the job that stores them, or drops it if there is none.
+func (o *Offload) settleGuard(e *Engine, tag int64, j *Job) {
+	if j == nil {
+		e.pool.Unguard(tag)
+		return
+	}
+	e.pool.Retag(tag, int64(j.ID))
+	j.guards = true
+}
+
+// withdraw takes back the job made last.
+func (o *Offload) withdraw() {
+	n := len(o.live) - 1
+	o.spare = append(o.spare, o.live[n])
+	o.live = o.live[:n]
+	o.next--
+}
+
+// flush asks for the stores of preempted requests to be finished, and for those of ended requests of which a block has
+// passed to another request.
+func (o *Offload) flush(e *Engine) {
+	for _, s := range e.Preempted {
+		for _, i := range o.live {
+			if j := &o.jobs[i]; j.Slot == s && j.Epoch == e.requests[s].epoch && !j.Load {
+				o.ask(j)
+			}
+		}
+	}
+	o.tags = append(o.tags[:0], e.pool.Taken()...)
+	for _, a := range e.Admitted {
+		r := &e.requests[a.Slot]
+		o.tags = e.pool.Guards(r.table, r.held, o.tags)
+	}
+	for _, t := range o.tags {
+		if at := o.job(JobID(t)); at >= 0 {
+			o.ask(&o.jobs[o.live[at]])
+		}
+	}
+	slices.Sort(o.Flush)
+	o.Counts.FlushedJobs += int64(len(o.Flush))
+}
+
+func (o *Offload) ask(j *Job) {
+	if !j.flush {
+		j.flush = true
+		o.Flush = append(o.Flush, j.ID)
+	}
+}
+
+// free gives a table back to the pool: at once, or, where a step that its request was scheduled in is still to be
+// processed, when the last step scheduled so far has been (spec: vllm 14.1).
+func (o *Offload) free(e *Engine, s Slot) {
+	r := &e.requests[s]
+	if e.cfg.Async && o.side[s].last > o.through {
+		o.deferred = append(o.deferred, deferredFree{r.table, s, r.epoch, o.seq})
+		return
+	}
+	o.giveBack(e, deferredFree{table: r.table, slot: s, epoch: r.epoch})
+}
+
+// giveBack releases a table. Blocks that a store still reads are guarded.
+func (o *Offload) giveBack(e *Engine, d deferredFree) {
+	b := o.cfg.BlocksPerChunk
+	for _, i := range o.live {
+		j := &o.jobs[i]
+		if j.Load || j.flush || j.Slot != d.slot || j.Epoch != d.epoch {
+			continue
+		}
+		for _, c := range j.Chunks {
+			e.pool.Guard(d.table, c*b, (c+1)*b, int64(j.ID))
+		}
+		j.guards = true
+	}
+	for i := range o.ended {
+		if x := &o.ended[i]; x.slot == d.slot && x.epoch == d.epoch {
+			e.pool.Guard(d.table, x.from*b, x.to*b, int64(-1-i))
+		}
+	}
+	e.pool.Release(d.table)
+}
+
+// processed frees what waited for the output of this step.
+func (o *Offload) processed(e *Engine, st *Step) {
+	if st.Tokens > 0 {
+		o.through++
+	}
+	n := 0
+	for n < len(o.deferred) && o.deferred[n].after <= o.through {
+		o.giveBack(e, o.deferred[n])
+		n++
+	}
+	o.deferred = o.deferred[:copy(o.deferred, o.deferred[n:])]
+}
+
+// settle takes in the jobs reported.
+func (o *Offload) settle(e *Engine) {
+	for _, id := range o.reported {
+		at := o.job(id)
+		if at < 0 {
+			continue
+		}
+		i := o.live[at]
+		o.live = append(o.live[:at], o.live[at+1:]...)
+		o.spare = append(o.spare, i)
+		j := &o.jobs[i]
+		live := e.requests[j.Slot].epoch == j.Epoch
+		if live {
+			o.side[j.Slot].jobs--
+		}
+		switch {
+		case j.stale:
+		case j.Load:
+			o.tier.CompleteLoad(j.keys)
+		default:
+			o.tier.CompleteStore(j.keys, true)
+		}
+		switch {
+		case j.orphan:
+			e.pool.Release(j.table)
+		case j.Load && live:
+			o.side[j.Slot].arrived = true
+		}
+		if j.guards {
+			e.pool.Unguard(int64(j.ID))
+		}
+	}
+	o.reported = o.reported[:0]
+}
+
+// abandon leaves the blocks of an aborted request to the load that writes them; false if none does.
+func (o *Offload) abandon(e *Engine, s Slot) bool {
+	for _, i := range o.live {
+		if j := &o.jobs[i]; j.Load && j.Slot == s && j.Epoch == e.requests[s].epoch {
+			j.orphan, j.table = true, e.requests[s].table
+			return true
+		}
+	}
+	return false
+}
+
+// stillNeeded is how many blocks running requests, and those that load or have loaded and wait to run, will take for the
+// tokens they have.
+func (e *Engine) stillNeeded() int32 {
+	n := int32(0)
+	for _, s := range e.running {
+		n += e.remaining(s)
+	}
+	for _, q := range [2][]Slot{e.skipped.items[e.skipped.head:], e.passed} {
+		for _, s := range q {
+			if e.requests[s].held > 0 {
+				n += e.remaining(s)
+			}
+		}
+	}
+	return n
+}
+
+// remaining is how many more blocks a request needs for the tokens it has.
+func (e *Engine) remaining(s Slot) int32 {
+	r := &e.requests[s]
+	return max(blocksFor(min(r.tokens, e.cfg.MaxModelLen), e.cfg.BlockTokens)-r.held, 0)
+}
