@@ -179,8 +179,7 @@ func engineOf(totals *Totals) Engine {
 		busy += Seconds(ps)
 	}
 	return Engine{Admissions: totals.EngineAdmissions, Preemptions: totals.Preemptions, Steps: totals.Steps,
-		PrefillBusy: ratio(Seconds(totals.PrefillBusyPS), busy), DecodeBusy: ratio(Seconds(totals.DecodeBusyPS), busy),
-		PolicySteps: totals.PolicySteps, Events: totals.Events}
+		PrefillBusy: ratio(Seconds(totals.PrefillBusyPS), busy), DecodeBusy: ratio(Seconds(totals.DecodeBusyPS), busy)}
 }
 
 func (c *Collector) waste(totals *Totals) Waste {

@@ -126,8 +126,8 @@ type Totals struct {
 	LeasesFailed      int64
 	LeasesCancelled   int64
 	LeasesLive        int64
-	PolicySteps       int64 // calls of the decision core
-	Events            int64 // simulator events
+	PolicySteps       int64 // calls of the decision core; not in files, since it depends on how the simulator steps
+	Events            int64 // simulator events; likewise
 }
 
 // Count is a labelled number.

@@ -231,8 +231,6 @@ type Engine struct {
 	Steps       int64    `json:"steps" doc:"engine steps that computed something"`
 	PrefillBusy *float64 `json:"prefill_busy_share" doc:"share of the busy time that prefill tokens caused"`
 	DecodeBusy  *float64 `json:"decode_busy_share" doc:"share of the busy time that decode tokens caused"`
-	PolicySteps int64    `json:"policy_steps" doc:"calls of the decision core"`
-	Events      int64    `json:"events" doc:"events of the simulator"`
 }
 
 // Leases counts admitted attempts by how they ended.

@@ -291,7 +291,7 @@ func TestDropOverContext(t *testing.T) {
 	if none := DropOverContext(tr, 10); len(none.Sessions) != 0 || none.Report.DroppedTurns() != 8 {
 		t.Errorf("%+v", none.Report)
 	}
-	if first := Head(tr, 0); first.Report.DroppedTurns() != 8 {
+	if first := Head(tr, 0); first.Report.DroppedTurns() != 0 || first.Report.Turns != 0 || len(first.Report.Notes) == len(tr.Report.Notes) {
 		t.Errorf("%+v", first.Report)
 	}
 }

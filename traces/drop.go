@@ -15,14 +15,19 @@ func DropOverContext(tr *Trace, maxContext int32) *Trace {
 	})
 }
 
-// Head returns the first n sessions of the trace; the turns of the others are counted as dropped. tr is not changed; the
-// content tree is shared.
+// Head returns the first n sessions of the trace. The others were not asked for: they count neither as read nor as
+// dropped, only in a note. tr is not changed; the content tree is shared.
 func Head(tr *Trace, n int) *Trace {
 	n = min(max(n, 0), len(tr.Sessions))
 	out := *tr
 	out.Sessions = tr.Sessions[:n:n]
-	out.Report.Dropped = slices.Clone(tr.Report.Dropped)
-	out.Report.addDropped(fmt.Sprintf("after the first %d sessions", n), int64(tr.Turns()-out.Turns()))
+	out.Report.Sessions -= int64(len(tr.Sessions) - n)
+	out.Report.Turns -= int64(tr.Turns() - out.Turns())
+	if left := len(tr.Sessions) - n; left > 0 {
+		notes := tally{}
+		notes.add(fmt.Sprintf("sessions after the first %d left out", n), int64(left))
+		out.Report.addNotes(notes)
+	}
 	return &out
 }
 

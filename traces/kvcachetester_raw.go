@@ -74,7 +74,8 @@ type kvEntryJSON struct {
 	Requests   []kvEntryJSON `json:"requests"`
 }
 
-// kvPaths returns the session files of a folder in order of name, or the file itself.
+// kvPaths returns the session files of a folder in order of name, or the file itself. In a checkout of the source the
+// files are in a folder named traces, which is looked into when the given folder has none itself.
 func kvPaths(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -88,6 +89,9 @@ func kvPaths(path string) ([]string, error) {
 		return nil, err
 	}
 	if len(files) == 0 {
+		if inner, err := listFolder(filepath.Join(path, "traces"), ".json", ".json.gz"); err == nil && len(inner) > 0 {
+			return inner, nil
+		}
 		return nil, &InputError{File: path, Found: "a folder without .json or .json.gz files",
 			Expected: "kv-cache-tester session files", Do: "name the folder that holds trace_NNNN.json files"}
 	}
