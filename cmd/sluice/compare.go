@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -105,7 +106,11 @@ func planComparison(cmd *cobra.Command, flags *scenarioFlags, compare *compareFl
 	if err == nil && compare.bounds {
 		var bounds []scenarios.Arm
 		bounds, err = scenarios.Bounds(arms[0].Scenario)
-		arms = append(arms, bounds...)
+		for _, bound := range bounds {
+			if !slices.ContainsFunc(arms, func(a scenarios.Arm) bool { return a.Scenario.Digest() == bound.Scenario.Digest() }) {
+				arms = append(arms, bound)
+			}
+		}
 	}
 	if err != nil {
 		return nil, badInput(err)
