@@ -24,6 +24,11 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			golden, err := filepath.Abs("../../model/golden/testdata")
+			env.Setenv("GOLDEN", golden)
+			return err
+		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
 				return os.Getuid() == 0, nil
