@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/sluice-sim/sluice/policies"
@@ -83,4 +84,23 @@ func (s *Scenario) Value(path string) (text string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// quoteText writes text as a YAML scalar that reads back as the same text.
+func quoteText(s string) string {
+	plain := s != ""
+	for i, c := range []byte(s) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !letter && (i == 0 || !(c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.' || c == '/')) {
+			plain = false
+		}
+	}
+	switch strings.ToLower(s) {
+	case "null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf":
+		plain = false
+	}
+	if plain {
+		return s
+	}
+	return strconv.Quote(s)
 }

@@ -3,7 +3,6 @@ package scenarios
 import (
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -271,34 +270,4 @@ func (k key) text(at func(*Scenario) *string) key {
 // isNotBuilt tells the keys that only accept emptiness.
 func (k *key) isNotBuilt() bool {
 	return k.kind == emptyListKey || strings.HasSuffix(k.path, ".gib")
-}
-
-// names of the sections above a path, outermost first: a.b for a.b.c, and a.
-func parents(path string) []string {
-	var out []string
-	for i := range path {
-		if path[i] == '.' {
-			out = append(out, path[:i])
-		}
-	}
-	return out
-}
-
-// quoteText writes text as a YAML scalar that reads back as the same text.
-func quoteText(s string) string {
-	plain := s != ""
-	for i, c := range []byte(s) {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-		if !letter && (i == 0 || !(c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.' || c == '/')) {
-			plain = false
-		}
-	}
-	switch strings.ToLower(s) {
-	case "null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf":
-		plain = false
-	}
-	if plain {
-		return s
-	}
-	return strconv.Quote(s)
 }

@@ -121,3 +121,14 @@ func unknownKey(path string) string {
 	}
 	return fmt.Sprintf("unknown key; the keys of %s are %s", where, strings.Join(names, ", "))
 }
+
+// parents is the sections above a path, outermost first: a and a.b for a.b.c.
+func parents(path string) []string {
+	var out []string
+	for i := range path {
+		if path[i] == '.' {
+			out = append(out, path[:i])
+		}
+	}
+	return out
+}
