@@ -47,12 +47,13 @@ func loadWorkload(ctx context.Context, sc *scenarios.Scenario) (*workload, error
 }
 
 // runArm simulates one scenario over its workload.
-func runArm(ctx context.Context, sc *scenarios.Scenario, w *workload, sink results.Sink, progress func(done, total int64)) (*results.Totals, error) {
+func runArm(ctx context.Context, sc *scenarios.Scenario, w *workload, mode modeFlags, sink results.Sink, progress func(done, total int64)) (*results.Totals, error) {
 	cfg, err := bind(sc, w)
 	if err != nil {
 		return nil, badInput(err)
 	}
 	cfg.Progress = progress
+	cfg.Check, cfg.Walk, cfg.ReferencePool = mode.check, mode.walk, mode.reference
 	totals, err := sim.Run(ctx, cfg, sink)
 	var in *sim.InputError
 	if errors.As(err, &in) {

@@ -20,6 +20,7 @@ type compareFlags struct {
 	bounds bool
 	seeds  int
 	jobs   int
+	mode   modeFlags
 }
 
 func compareCommand() *cobra.Command {
@@ -63,6 +64,7 @@ router (exact residency, exact load, true output lengths; greedy), and the same 
 	folder.register(cmd)
 	out.register(cmd)
 	profile.register(cmd)
+	compare.mode.register(cmd)
 	f := cmd.Flags()
 	f.StringArrayVar(&compare.varies, "vary", nil, "one arm for each value of a key, `path=value,value`; repeatable")
 	f.BoolVar(&compare.bounds, "bounds", false, "add the arms oracle and infinite-cache")
@@ -77,6 +79,7 @@ type plan struct {
 	digest string // of all runs
 	runs   []plannedRun
 	jobs   int
+	mode   modeFlags
 }
 
 // plannedRun is one arm with one seed. Runs are ordered by seed, then arm.
@@ -115,7 +118,7 @@ func planComparison(cmd *cobra.Command, flags *scenarioFlags, compare *compareFl
 	if err != nil {
 		return nil, badInput(err)
 	}
-	p := &plan{name: base.Name, jobs: compare.jobs}
+	p := &plan{name: base.Name, jobs: compare.jobs, mode: compare.mode}
 	h := sha256.New()
 	for seed := range compare.seeds {
 		for i, arm := range arms {
@@ -141,6 +144,7 @@ func planComparison(cmd *cobra.Command, flags *scenarioFlags, compare *compareFl
 func (p *plan) run(cmd *cobra.Command, folder *folderFlags) (*results.Comparison, error) {
 	m := startMeter(cmd.ErrOrStderr(), "turns", len(p.runs))
 	defer m.stop()
+	folder.force = folder.force || p.mode.given()
 	loads := newWorkloads(p.runs)
 	first, err := loads.get(cmd.Context(), p.runs[0].scenario)
 	if err != nil {

@@ -117,5 +117,5 @@ func (p *plan) simulateRun(ctx context.Context, i int, writer *results.CompareWr
 	if err != nil {
 		return nil, err
 	}
-	return simulate(ctx, r.scenario, w, out, m.task(i))
+	return simulate(ctx, r.scenario, w, p.mode, out, m.task(i))
 }

@@ -15,6 +15,7 @@ func runCommand() *cobra.Command {
 	var folder folderFlags
 	var out outputFlags
 	var profile profileFlags
+	var mode modeFlags
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO",
 		Short: "Simulate one scenario",
@@ -35,7 +36,7 @@ summary.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, stop()) }()
-			c, err := runOne(cmd, sc, &folder)
+			c, err := runOne(cmd, sc, &folder, mode)
 			if err != nil {
 				return err
 			}
@@ -46,12 +47,14 @@ summary.`,
 	folder.register(cmd)
 	out.register(cmd)
 	profile.register(cmd)
+	mode.register(cmd)
 	return cmd
 }
 
 // runOne simulates one scenario into its folder, or finds the results there.
-func runOne(cmd *cobra.Command, sc *scenarios.Scenario, folder *folderFlags) (*results.Comparison, error) {
+func runOne(cmd *cobra.Command, sc *scenarios.Scenario, folder *folderFlags, mode modeFlags) (*results.Comparison, error) {
 	ctx := cmd.Context()
+	folder.force = folder.force || mode.given()
 	if _, err := resolveCluster(sc); err != nil {
 		return nil, badInput(err)
 	}
@@ -81,7 +84,7 @@ func runOne(cmd *cobra.Command, sc *scenarios.Scenario, folder *folderFlags) (*r
 	if err != nil {
 		return nil, badInput(err)
 	}
-	summary, err := simulate(ctx, sc, w, writer, m.task(0))
+	summary, err := simulate(ctx, sc, w, mode, writer, m.task(0))
 	m.stop()
 	if err != nil {
 		return nil, err
@@ -91,7 +94,7 @@ func runOne(cmd *cobra.Command, sc *scenarios.Scenario, folder *folderFlags) (*r
 }
 
 // simulate runs one arm into a writer. On error, and after a panic, nothing is left of it.
-func simulate(ctx context.Context, sc *scenarios.Scenario, w *workload, writer *results.Writer, progress func(done, total int64)) (summary *results.Summary, err error) {
+func simulate(ctx context.Context, sc *scenarios.Scenario, w *workload, mode modeFlags, writer *results.Writer, progress func(done, total int64)) (summary *results.Summary, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicError(p)
@@ -100,9 +103,12 @@ func simulate(ctx context.Context, sc *scenarios.Scenario, w *workload, writer *
 			writer.Abort()
 		}
 	}()
-	totals, err := runArm(ctx, sc, w, writer, progress)
+	totals, err := runArm(ctx, sc, w, mode, writer, progress)
 	if err != nil {
 		return nil, err
 	}
-	return writer.Finish(totals)
+	if summary, err = writer.Finish(totals); err != nil {
+		return nil, err
+	}
+	return summary, mode.verdict(summary)
 }

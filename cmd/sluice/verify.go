@@ -21,16 +21,20 @@ func verifyCommand() *cobra.Command {
 
 func verifyVLLMCommand() *cobra.Command {
 	var out outputFlags
-	var opt golden.Options
+	var pool string
 	cmd := &cobra.Command{
 		Use:   "vllm FILE...",
 		Short: "Replay recordings of vLLM's scheduler and report the first difference",
 		Long: `vllm replays golden files (inputs and outputs of every step of vLLM's scheduler) through the replica model and compares
 every recorded field. The exit code is 1 when a file differs.`,
-		Example: "  sluice verify vllm golden/d*.json\n  sluice verify vllm --extent golden/a01-async-single-multiblock.json --json",
+		Example: "  sluice verify vllm golden/d*.json\n  sluice verify vllm --pool extent golden/a01-async-single-multiblock.json --json",
 		Args:    argsNamed("FILE..."),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s := &sheet{columns: []column{{Key: "file"}, {Key: "steps"}, {Key: "fields"}, {Key: "step"}, {Key: "field"}, {Key: "expected"}, {Key: "got"}}}
+			if pool != "reference" && pool != "extent" {
+				return usage(cmd, fmt.Sprintf("--pool %q: expected reference or extent", pool))
+			}
+			opt := golden.Options{Extent: pool == "extent"}
 			differ := 0
 			for _, path := range args {
 				res, err := interruptible(cmd.Context(), func() (golden.Result, error) { return golden.VerifyFile(path, opt) })
@@ -54,7 +58,7 @@ every recorded field. The exit code is 1 when a file differs.`,
 		},
 	}
 	out.register(cmd)
-	cmd.Flags().BoolVar(&opt.Extent, "extent", false, "replay with the extent pool, which has no block ids to compare")
+	cmd.Flags().StringVar(&pool, "pool", "reference", "block pool: reference, or extent, which has no block ids to compare")
 	return cmd
 }
 
