@@ -30,12 +30,15 @@ type Job struct {
 	First, Blocks int32
 
 	keys   []kv.ChunkKey
-	stale  bool // the CPU tier was reset after it was decided
-	flush  bool // it was asked for to be finished
-	orphan bool // the request that loads has been aborted
-	table  kv.Handle
-	guards bool
+	stale  bool      // the CPU tier was reset after it was decided
+	flush  bool      // it was asked for to be finished
+	orphan bool      // the request that loads has been aborted
+	table  kv.Handle // that holds the blocks of a store, or of the load of an aborted request; noTable once released
+	guards bool      // the pool watches blocks of it
 }
+
+// noTable is no handle of a pool.
+const noTable kv.Handle = -1
 
 // Lookup is one question to the CPU tier on behalf of a waiting request.
 type Lookup struct {
@@ -120,6 +123,7 @@ type side struct {
 type endedRequest struct {
 	slot  Slot
 	epoch uint32
+	table kv.Handle
 	from  int32 // chunks to store
 	to    int32
 	keys  []kv.ChunkKey // of all its chunks
@@ -128,8 +132,6 @@ type endedRequest struct {
 // deferredFree is a table that goes back to the pool when the output of a step has been processed.
 type deferredFree struct {
 	table kv.Handle
-	slot  Slot
-	epoch uint32
 	after int64
 }
 
@@ -246,7 +248,7 @@ func (o *Offload) newJob() *Job {
 		i = int32(len(o.jobs) - 1)
 	}
 	j := &o.jobs[i]
-	*j = Job{ID: o.next, Chunks: j.Chunks[:0], CPU: j.CPU[:0], keys: j.keys[:0]}
+	*j = Job{ID: o.next, table: noTable, Chunks: j.Chunks[:0], CPU: j.CPU[:0], keys: j.keys[:0]}
 	o.next++
 	o.live = append(o.live, i)
 	return j

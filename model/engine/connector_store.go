@@ -23,12 +23,16 @@ func (o *Offload) store(e *Engine, st *Step) {
 			}
 			if j != nil {
 				x.jobs++
+				j.table = r.table
 			}
 		}
 	}
 	for i := range o.ended {
 		x := &o.ended[i]
 		j, _ := o.storeChunks(x.slot, x.epoch, x.keys, x.from, x.to)
+		if j != nil {
+			j.table = x.table
+		}
 		o.settleGuard(e, int64(-1-i), j)
 	}
 	o.ended = o.ended[:0]
@@ -96,7 +100,7 @@ func (o *Offload) end(e *Engine, s Slot) {
 		o.ended = append(o.ended, endedRequest{})
 	}
 	x := &o.ended[n]
-	*x = endedRequest{slot: s, epoch: r.epoch, from: from, to: to, keys: o.chunkKeys(r.Path, 0, o.chunks(e, r), x.keys[:0])}
+	*x = endedRequest{slot: s, epoch: r.epoch, table: r.table, from: from, to: to, keys: o.chunkKeys(r.Path, 0, o.chunks(e, r), x.keys[:0])}
 }
 
 // settleGuard passes the guard of an ended request's chunks to the job that stores them, or drops it if there is none.
@@ -151,33 +155,38 @@ func (o *Offload) ask(j *Job) {
 // free gives a table back to the pool: at once, or, where a step that its request was scheduled in is still to be
 // processed, when the last step scheduled so far has been (spec: vllm 14.1).
 func (o *Offload) free(e *Engine, s Slot) {
-	r := &e.requests[s]
+	table := e.requests[s].table
 	if e.cfg.Async && o.side[s].last > o.through {
-		o.deferred = append(o.deferred, deferredFree{r.table, s, r.epoch, o.seq})
+		o.deferred = append(o.deferred, deferredFree{table, o.seq})
 		return
 	}
-	o.giveBack(e, deferredFree{table: r.table, slot: s, epoch: r.epoch})
+	o.giveBack(e, table)
 }
 
-// giveBack releases a table. Blocks that a store still reads are guarded.
-func (o *Offload) giveBack(e *Engine, d deferredFree) {
+// giveBack releases a table. Blocks that a store reads, or may be asked to, are guarded.
+func (o *Offload) giveBack(e *Engine, table kv.Handle) {
 	b := o.cfg.BlocksPerChunk
 	for _, i := range o.live {
 		j := &o.jobs[i]
-		if j.Load || j.flush || j.Slot != d.slot || j.Epoch != d.epoch {
+		if j.Load || j.table != table {
+			continue
+		}
+		j.table = noTable
+		if j.flush {
 			continue
 		}
 		for _, c := range j.Chunks {
-			e.pool.Guard(d.table, c*b, (c+1)*b, int64(j.ID))
+			e.pool.Guard(table, c*b, (c+1)*b, int64(j.ID))
 		}
 		j.guards = true
 	}
 	for i := range o.ended {
-		if x := &o.ended[i]; x.slot == d.slot && x.epoch == d.epoch {
-			e.pool.Guard(d.table, x.from*b, x.to*b, int64(-1-i))
+		if x := &o.ended[i]; x.table == table {
+			x.table = noTable
+			e.pool.Guard(table, x.from*b, x.to*b, int64(-1-i))
 		}
 	}
-	e.pool.Release(d.table)
+	e.pool.Release(table)
 }
 
 // processed frees what waited for the output of this step.
@@ -187,7 +196,7 @@ func (o *Offload) processed(e *Engine, st *Step) {
 	}
 	n := 0
 	for n < len(o.deferred) && o.deferred[n].after <= o.through {
-		o.giveBack(e, o.deferred[n])
+		o.giveBack(e, o.deferred[n].table)
 		n++
 	}
 	o.deferred = o.deferred[:copy(o.deferred, o.deferred[n:])]

@@ -1,0 +1,230 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-sim/sluice/model/kv"
+	"github.com/sluice-sim/sluice/prefix"
+)
+
+// tiered is one engine with a CPU tier, and a worker that ends each transfer some calls after it may start.
+type tiered struct {
+	loop    *Loop
+	pending []Job // decided, by id
+	age     []int
+	late    int // age at which a transfer is done
+	flight  [][]JobID
+}
+
+func newTiered(cfg Config, o OffloadConfig, pool kv.Pool, late int) *tiered {
+	x := &tiered{loop: NewLoop(New(cfg, pool)), late: late}
+	x.loop.Connect(o)
+	return x
+}
+
+// turn is one iteration of the engine loop; it returns what happened in a form without block ids.
+func (x *tiered) turn() string {
+	outcome, st, _ := x.loop.Advance()
+	o := x.loop.Offload()
+	told := ""
+	if st != nil {
+		for _, j := range slices.Concat(o.Loads, o.Stores) {
+			x.pending, x.age = append(x.pending, j), append(x.age, 0)
+			told += fmt.Sprintf("job %d load %v slot %d chunks %v cpu %v blocks %d+%d\n", j.ID, j.Load, j.Slot, j.Chunks, j.CPU, j.First, j.Blocks)
+		}
+		told += fmt.Sprintf("step %d %v admitted %v preempted %v flush %v lookups %v refused %v evicted %v\n", st.Number, st.Entries,
+			x.loop.Admitted, x.loop.Preempted, o.Flush, o.Lookups, o.Refused, o.Evicted)
+		var done []JobID
+		kept := 0
+		for i, j := range x.pending {
+			if x.age[i]++; x.age[i] > x.late || slices.Contains(o.Flush, j.ID) {
+				done = append(done, j.ID)
+			} else {
+				x.pending[kept], x.age[kept] = j, x.age[i]
+				kept++
+			}
+		}
+		x.pending, x.age = x.pending[:kept], x.age[:kept]
+		x.flight = append(x.flight, done)
+	}
+	if outcome == Blocked {
+		for _, id := range x.flight[0] {
+			o.Report(id)
+		}
+		x.flight = x.flight[1:]
+		x.loop.Complete()
+		told += fmt.Sprintf("sampled %v finished %v\n", x.loop.Sampled, x.loop.Finished)
+	}
+	p := x.loop.Pool()
+	t := o.Tier()
+	return told + fmt.Sprintf("free %d cached %d queues %d %d %d tier %d %d %d counts %+v external %+v", p.Free(), p.Cached(),
+		x.loop.Running(), x.loop.Waiting(), x.loop.Skipped(), t.Used(), t.Evictable(), t.Pending(), o.Counts, o.External)
+}
+
+// TestConnectorPools drives an engine over each pool through the same random sessions with aborts, resets of either tier
+// and tight memory. They must agree on all that has no block id in it, and nothing may be left behind at the end.
+func TestConnectorPools(t *testing.T) {
+	for range 8 { // 100 worlds each
+		rapid.Check(t, connectorWorld)
+	}
+}
+
+func connectorWorld(t *rapid.T) {
+	cfg := DefaultConfig()
+	cfg.BlockTokens = 4
+	cfg.MaxBatchedTokens = rapid.Int32Range(5, 60).Draw(t, "budget")
+	cfg.MaxNumSeqs = rapid.Int32Range(1, 6).Draw(t, "seqs")
+	cfg.MaxModelLen = 80
+	cfg.Async = rapid.Bool().Draw(t, "async")
+	cfg.Priority = rapid.Bool().Draw(t, "priority")
+	o := OffloadConfig{
+		CPUConfig: kv.CPUConfig{
+			Chunks: rapid.Int32Range(2, 40).Draw(t, "chunks"), ARC: rapid.Bool().Draw(t, "arc"),
+			StoreThreshold: rapid.SampledFrom([]int32{0, 2}).Draw(t, "threshold"),
+		},
+		BlocksPerChunk: rapid.Int32Range(1, 3).Draw(t, "blocks per chunk"), PromptOnly: rapid.Bool().Draw(t, "prompt only"),
+	}
+	blocks := rapid.Int32Range(20, 40).Draw(t, "blocks")
+	late := rapid.IntRange(0, 6).Draw(t, "latency")
+	both := [2]*tiered{
+		newTiered(cfg, o, kv.NewReference(blocks, true), late), newTiered(cfg, o, kv.NewExtent(blocks, true), late),
+	}
+	var tree prefix.Tree
+	known := []prefix.Prefix{{Stream: prefix.None}}
+	type live struct {
+		slot  Slot
+		epoch uint32
+	}
+	var alive []live
+	abort := func(a live) {
+		if both[0].loop.Epoch(a.slot) == a.epoch {
+			both[0].loop.Abort(a.slot)
+			both[1].loop.Abort(a.slot)
+		}
+	}
+	same := func(what string) {
+		a, b := both[0].turn(), both[1].turn()
+		if a != b {
+			t.Fatalf("%s: reference\n%s\nextent\n%s", what, a, b)
+		}
+	}
+	for i := range rapid.IntRange(1, 60).Draw(t, "operations") {
+		switch rapid.IntRange(0, 9).Draw(t, "operation") {
+		case 0, 1, 2:
+			from := known[rapid.IntRange(0, len(known)-1).Draw(t, "parent")]
+			from.Tokens = rapid.Int32Range(0, from.Tokens).Draw(t, "shared")
+			p := prefix.Prefix{Stream: tree.Fork(from), Tokens: from.Tokens + rapid.Int32Range(1, 20).Draw(t, "new")}
+			if from.Tokens > 0 && rapid.IntRange(0, 3).Draw(t, "again") == 0 {
+				p = from
+			}
+			out := rapid.Int32Range(1, 12).Draw(t, "output")
+			if p.Tokens+out > 60 {
+				continue
+			}
+			known = append(known, prefix.Prefix{Stream: p.Stream, Tokens: p.Tokens + out})
+			r := Request{
+				ID: int64(i), Prompt: p, MaxTokens: out, Arrival: int64(i), Priority: rapid.Int32Range(0, 2).Draw(t, "importance"),
+				Path: tree.Segments(prefix.Prefix{Stream: p.Stream, Tokens: p.Tokens + out}, cfg.BlockTokens, nil),
+			}
+			if rapid.IntRange(0, 3).Draw(t, "stops") == 0 {
+				r.StopAfter = rapid.Int32Range(1, out).Draw(t, "stop after")
+			}
+			s := both[0].loop.Add(r)
+			if s2 := both[1].loop.Add(r); s != s2 {
+				t.Fatalf("slots %d and %d", s, s2)
+			}
+			alive = append(alive, live{s, both[0].loop.Epoch(s)})
+		case 3:
+			if len(alive) > 0 {
+				abort(alive[rapid.IntRange(0, len(alive)-1).Draw(t, "victim")])
+			}
+		case 4:
+			if rapid.IntRange(0, 5).Draw(t, "reset") == 0 {
+				preempt, tier := rapid.Bool().Draw(t, "preempt"), rapid.Bool().Draw(t, "tier")
+				for _, x := range both {
+					x.loop.Reset(preempt)
+					if tier {
+						x.loop.ResetTier()
+					}
+				}
+			}
+		}
+		same(fmt.Sprintf("operation %d", i))
+	}
+	for i := 0; both[0].loop.HasRequests() || both[0].loop.InFlight() > 0; i++ {
+		// Under priority scheduling a head that does not fit can wait for good for blocks of requests behind it that
+		// have been loaded.
+		if i == 400 && cfg.Priority {
+			for _, a := range alive {
+				abort(a)
+			}
+		}
+		if i > 1000 {
+			t.Fatal("the engine does not come to rest")
+		}
+		same("draining")
+	}
+	for _, x := range both {
+		tier := x.loop.Offload().Tier()
+		if p := x.loop.Pool(); p.Free() != p.Usable() || tier.Pending() != 0 || tier.Evictable() != tier.Used() || x.loop.Offload().UnderWay() != 0 {
+			t.Fatalf("left behind: %d of %d blocks free, tier with %d chunks, %d evictable, %d pending", p.Free(), p.Usable(), tier.Used(), tier.Evictable(), tier.Pending())
+		}
+	}
+}
+
+// TestConnectorDoesNotAllocate counts allocations of decode steps, and of whole requests that hit the CPU tier, in
+// steady state.
+func TestConnectorDoesNotAllocate(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.MaxModelLen = 1 << 20
+	x := newTiered(cfg, OffloadConfig{CPUConfig: kv.CPUConfig{Chunks: 400}, BlocksPerChunk: 1, PromptOnly: true}, kv.NewExtent(300, true), 1)
+	o := x.loop.Offload()
+	var tree prefix.Tree
+	paths := make([][]prefix.Segment, 4)
+	prompts := make([]prefix.Prefix, len(paths))
+	for i := range paths {
+		prompts[i] = prefix.Prefix{Stream: tree.Root(), Tokens: 1600}
+		paths[i] = tree.Segments(prefix.Prefix{Stream: prompts[i].Stream, Tokens: 1700}, cfg.BlockTokens, nil)
+	}
+	jobs := make([]JobID, 0, 64)
+	next := 0
+	serve := func() {
+		x.loop.Add(Request{Prompt: prompts[next], MaxTokens: 64, Path: paths[next]})
+		next = (next + 1) % len(paths)
+		for {
+			outcome, st, _ := x.loop.Advance()
+			if st != nil {
+				for _, j := range o.Loads {
+					jobs = append(jobs, j.ID)
+				}
+				for _, j := range o.Stores {
+					jobs = append(jobs, j.ID)
+				}
+			}
+			if outcome == Idle {
+				return
+			}
+			if outcome == Blocked {
+				for _, id := range jobs {
+					o.Report(id)
+				}
+				jobs = jobs[:0]
+				x.loop.Complete()
+			}
+		}
+	}
+	for range 40 {
+		serve()
+	}
+	before := o.Counts
+	if n := testing.AllocsPerRun(40, serve); n != 0 {
+		t.Errorf("a request allocates %v times", n)
+	}
+	if o.Counts.LoadJobs == before.LoadJobs || o.Counts.StoreJobs <= 3 {
+		t.Errorf("nothing was loaded or stored: %+v", o.Counts)
+	}
+}
