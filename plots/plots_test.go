@@ -31,7 +31,7 @@ func TestFigures(t *testing.T) {
 		{"cdf-session", "cdf-session", routers, Options{Title: "My title"}, []string{"My title", "complete sessions"}},
 		{"hit-rate", "hit-rate", routers, Options{}, []string{"hit rate [% of prompt tokens]", "time [s]", "ceiling of each arm"}},
 		{"hit-rate-one", "hit-rate", single, Options{}, []string{"replica 3", "all replicas", "ceiling"}},
-		{"turn-index", "turn-index", routers, Options{}, []string{"TTFT p50 [s]", "latency p50 [s]", "hit rate [%]", "turn number", "21-30"}},
+		{"turn-index", "turn-index", routers, Options{}, []string{"TTFT p50 [s]", "latency p50 [s]", "hit rate [%]", "turn number (from)", "21+"}},
 		{"tps", "tps", routers, Options{}, []string{"output TPS [tok/s]", "computed prefill TPS [tok/s]", "lmetric"}},
 		{"tps-seeds", "tps", seeds, Options{}, []string{"±", "3 seeds"}},
 		{"tps-hit", "tps", routers, Options{Metric: "hit_rate"}, []string{"hit rate [share of prompt tokens]"}},

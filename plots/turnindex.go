@@ -68,7 +68,7 @@ func drawTurnIndex(in *input, _ Options) (*chart, error) {
 		}
 		c.panels = append(c.panels, p)
 	}
-	c.panels[len(c.panels)-1].X.Label.Text = "turn number"
+	c.panels[len(c.panels)-1].X.Label.Text = "turn number (from)"
 	for i := range in.arms {
 		c.legend = append(c.legend, entry{name: in.arms[i].name, line: lineStyle(i)})
 	}
@@ -87,14 +87,12 @@ func percent(v *float64) *float64 {
 // turnRange is a range of turn numbers, both ends included; to is 0 in the open last one.
 type turnRange struct{ from, to int64 }
 
+// String is the first turn of the range, with a plus where more follow; whole ranges would run into each other.
 func (r turnRange) String() string {
-	switch r.to {
-	case 0:
-		return fmt.Sprintf("%d+", r.from)
-	case r.from:
+	if r.from == r.to {
 		return fmt.Sprint(r.from)
 	}
-	return fmt.Sprintf("%d-%d", r.from, r.to)
+	return fmt.Sprintf("%d+", r.from)
 }
 
 // turnRanges are the ranges that any run has.
