@@ -270,3 +270,47 @@ func (e *Engine) remaining(s Slot) int32 {
 	r := &e.requests[s]
 	return max(blocksFor(min(r.tokens, e.cfg.MaxModelLen), e.cfg.BlockTokens)-r.held, 0)
 }
+
+// steady is how many more steps, all decodes of the running requests, change nothing here but the counts of steps.
+func (o *Offload) steady(e *Engine) int32 {
+	if len(o.deferred)+len(o.reported)+len(o.Loads)+len(o.Stores)+len(o.Flush) > 0 {
+		return 0
+	}
+	if int32(len(e.running)) < e.cfg.MaxNumSeqs {
+		if e.waiting.len() > 0 {
+			return 0 // its head is looked up in every step
+		}
+		for _, s := range e.skipped.items[e.skipped.head:] {
+			if e.requests[s].state != loading || o.side[s].arrived {
+				return 0
+			}
+		}
+	}
+	for _, i := range o.live {
+		if o.jobs[i].guards {
+			return 0 // a step may take one of its blocks
+		}
+	}
+	size := o.cfg.BlocksPerChunk * e.cfg.BlockTokens
+	steps := int32(maxRunSteps)
+	for _, s := range e.running {
+		r, x := &e.requests[s], &o.side[s]
+		if o.storable(e, r, r.computed) > x.next {
+			return 0 // its store was refused and is tried again
+		}
+		if !o.cfg.PromptOnly {
+			steps = min(steps, (x.next+1)*size-min(r.computed, r.tokens)-1)
+		}
+	}
+	return max(steps, 0)
+}
+
+// jumped counts n steady steps.
+func (o *Offload) jumped(e *Engine, n int32) {
+	o.seq += int64(n)
+	o.through += int64(n)
+	for _, s := range e.running {
+		o.side[s].last = o.seq
+	}
+	o.Lookups, o.Refused, o.Evicted = o.Lookups[:0], o.Refused[:0], o.Evicted[:0]
+}

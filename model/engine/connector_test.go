@@ -68,7 +68,7 @@ func (x *tiered) turn() string {
 // TestConnectorPools drives an engine over each pool through the same random sessions with aborts, resets of either tier
 // and tight memory. They must agree on all that has no block id in it, and nothing may be left behind at the end.
 func TestConnectorPools(t *testing.T) {
-	for range 8 { // 100 worlds each
+	for range 6 { // 100 worlds each
 		rapid.Check(t, connectorWorld)
 	}
 }
@@ -173,6 +173,90 @@ func connectorWorld(t *rapid.T) {
 		if p := x.loop.Pool(); p.Free() != p.Usable() || tier.Pending() != 0 || tier.Evictable() != tier.Used() || x.loop.Offload().UnderWay() != 0 {
 			t.Fatalf("left behind: %d of %d blocks free, tier with %d chunks, %d evictable, %d pending", p.Free(), p.Usable(), tier.Used(), tier.Evictable(), tier.Pending())
 		}
+	}
+}
+
+// TestConnectorJumps holds an engine that jumps over the steps of decode runs against one that walks, over random worlds
+// with a CPU tier.
+func TestConnectorJumps(t *testing.T) {
+	jumped := int32(0)
+	for range 4 {
+		rapid.Check(t, func(t *rapid.T) {
+			cfg := DefaultConfig()
+			cfg.BlockTokens = 4
+			cfg.MaxBatchedTokens = 64
+			cfg.MaxNumSeqs = rapid.Int32Range(1, 4).Draw(t, "seqs")
+			cfg.Async = rapid.Bool().Draw(t, "async")
+			cfg.MaxModelLen = 1 << 20
+			o := OffloadConfig{
+				CPUConfig:      kv.CPUConfig{Chunks: rapid.Int32Range(2, 40).Draw(t, "chunks"), StoreThreshold: rapid.SampledFrom([]int32{0, 2}).Draw(t, "threshold")},
+				BlocksPerChunk: rapid.Int32Range(1, 3).Draw(t, "blocks per chunk"), PromptOnly: rapid.Bool().Draw(t, "prompt only"),
+			}
+			blocks := rapid.Int32Range(40, 80).Draw(t, "blocks")
+			late := rapid.IntRange(0, 6).Draw(t, "latency")
+			walk := newTiered(cfg, o, kv.NewExtent(blocks, true), late)
+			jump := newTiered(cfg, o, kv.NewExtent(blocks, true), late)
+			var tree prefix.Tree
+			streams := []prefix.StreamID{tree.Root(), tree.Root(), tree.Root()}
+			for i := range rapid.IntRange(1, 30).Draw(t, "operations") {
+				if rapid.Bool().Draw(t, "add") {
+					p := prefix.Prefix{Stream: rapid.SampledFrom(streams).Draw(t, "stream"), Tokens: rapid.Int32Range(1, 50).Draw(t, "prompt")}
+					out := rapid.Int32Range(1, 100).Draw(t, "output")
+					p.Stream = tree.Fork(p) // nobody else writes the answer
+					r := Request{ID: int64(i), Prompt: p, MaxTokens: out, Path: tree.Segments(prefix.Prefix{Stream: p.Stream, Tokens: p.Tokens + out}, cfg.BlockTokens, nil)}
+					walk.loop.Add(r)
+					jump.loop.Add(r)
+				}
+				a, b := walk.turn(), jump.turn()
+				if a != b {
+					t.Fatalf("operation %d: walking\n%s\njumping\n%s", i, a, b)
+				}
+				// A run is asked for where the loop blocks.
+				for outcome := Scheduled; len(jump.pending) == 0 && outcome == Scheduled; {
+					idle := func(x *tiered) Outcome {
+						got, st, _ := x.loop.Advance()
+						if st != nil {
+							x.pending = append(x.pending, x.loop.Offload().Loads...)
+							x.pending = append(x.pending, x.loop.Offload().Stores...)
+							x.age = append(x.age, make([]int, len(x.pending)-len(x.age))...)
+							x.flight = append(x.flight, nil)
+						}
+						return got
+					}
+					outcome = idle(jump)
+					idle(walk)
+					if outcome != Blocked {
+						continue
+					}
+					n := jump.loop.DecodeRun().Steps
+					if n > 0 && len(jump.pending) == 0 && !slices.ContainsFunc(jump.flight, func(done []JobID) bool { return len(done) > 0 }) {
+						n = rapid.Int32Range(1, n).Draw(t, "steps")
+						jumped += n
+						jump.loop.Jump(n)
+						for range n {
+							walk.loop.Complete()
+							walk.loop.Advance()
+						}
+					}
+					for _, x := range []*tiered{walk, jump} {
+						for _, id := range x.flight[0] {
+							x.loop.Offload().Report(id)
+						}
+						x.flight = x.flight[1:]
+						x.loop.Complete()
+					}
+				}
+			}
+			for i := 0; walk.loop.HasRequests() || walk.loop.InFlight() > 0; i++ {
+				a, b := walk.turn(), jump.turn()
+				if a != b || i > 20000 {
+					t.Fatalf("draining, step %d: walking\n%s\njumping\n%s", i, a, b)
+				}
+			}
+		})
+	}
+	if jumped < 500 {
+		t.Errorf("only %d steps were jumped over", jumped)
 	}
 }
 
