@@ -40,14 +40,6 @@ type Job struct {
 // noTable is no handle of a pool.
 const noTable kv.Handle = -1
 
-// Lookup is one question to the CPU tier on behalf of a waiting request.
-type Lookup struct {
-	Slot  Slot
-	GPU   int32 // tokens found in the GPU's prefix cache
-	CPU   int32 // further tokens that can be loaded
-	Retry bool  // not known yet, to be asked again at the next step
-}
-
 // Refusal is a store for which the CPU tier had no room.
 type Refusal struct {
 	Slot   Slot
@@ -72,16 +64,14 @@ type Offload struct {
 	cfg  OffloadConfig
 	tier *kv.CPUTier
 
-	side  []side // by slot
-	jobs  []Job  // records
-	spare []int32
-	live  []int32 // records of jobs not reported, by ascending id
-	next  JobID
+	ledger
+	jobs    []Job // records
+	spare   []int32
+	live    []int32 // records of jobs not reported, by ascending id
+	next    JobID
+	cleared bool // the tier was reset since the last schedule call
 
-	ended    []endedRequest // since the last schedule call
-	deferred []deferredFree
-	seq      int64 // steps with work scheduled
-	through  int64 // of these, processed
+	ended []endedRequest // since the last schedule call
 
 	keys  []kv.ChunkKey // scratch
 	tags  []int64
@@ -91,14 +81,12 @@ type Offload struct {
 	Loads   []Job
 	Stores  []Job
 	Flush   []JobID
-	Lookups []Lookup
 	Refused []Refusal
 	Evicted []int32 // places in the CPU tier
 
 	reported []JobID // until the next update
 
-	External PrefixStats // since the last TakeExternalStats
-	Counts   OffloadCounts
+	Counts OffloadCounts
 }
 
 // OffloadCounts are totals since the start. A chunk counts when its transfer was decided.
@@ -108,15 +96,6 @@ type OffloadCounts struct {
 	EvictedChunks, RefusedStores    int64
 	LoadedBlocks, StoredBlocks      int64 // of the GPU
 	FlushedJobs, LookupsToBeRetried int64
-}
-
-// side is what the connector keeps of a live request.
-type side struct {
-	next    int32 // first chunk that was not stored or found
-	jobs    int32 // under way
-	loaded  int32 // tokens that came from the CPU tier at the last admission
-	arrived bool  // its load has been reported
-	last    int64 // number of the last step with work that it was scheduled in
 }
 
 // endedRequest is a request that ended with chunks still to be stored.
@@ -129,19 +108,14 @@ type endedRequest struct {
 	keys  []kv.ChunkKey // of all its chunks
 }
 
-// deferredFree is a table that goes back to the pool when the output of a step has been processed.
-type deferredFree struct {
-	table kv.Handle
-	after int64
-}
-
 // Connect puts a CPU tier behind an engine that has not had a request yet.
 func (e *Engine) Connect(cfg OffloadConfig) *Offload {
 	if cfg.Chunks < 1 || cfg.BlocksPerChunk < 1 || e.steps > 0 || e.live > 0 {
 		panic(fmt.Sprintf("engine: a CPU tier of %d chunks of %d blocks cannot be put behind this engine", cfg.Chunks, cfg.BlocksPerChunk))
 	}
-	e.offload = &Offload{cfg: cfg, tier: kv.NewCPUTier(cfg.CPUConfig)}
-	return e.offload
+	o := &Offload{cfg: cfg, tier: kv.NewCPUTier(cfg.CPUConfig)}
+	e.offload, e.tier, e.ledger = o, o, &o.ledger
+	return o
 }
 
 // Offload is the engine's connector, nil without a CPU tier.
@@ -158,14 +132,6 @@ func (o *Offload) Resident() int64 {
 // UnderWay is the number of jobs decided and not reported.
 func (o *Offload) UnderWay() int { return len(o.live) }
 
-// TakeExternalStats returns the statistics of lookups in the CPU tier since the last call, vLLM's
-// external_prefix_cache counters: queries are tokens that the GPU did not have.
-func (o *Offload) TakeExternalStats() PrefixStats {
-	s := o.External
-	o.External = PrefixStats{}
-	return s
-}
-
 // Report says that a job is done. It takes effect at the end of the next Update.
 func (o *Offload) Report(id JobID) { o.reported = append(o.reported, id) }
 
@@ -174,6 +140,7 @@ func (o *Offload) Report(id JobID) { o.reported = append(o.reported, id) }
 func (e *Engine) ResetTier() {
 	o := e.offload
 	o.tier.Reset()
+	o.cleared = true
 	for _, i := range o.live {
 		o.jobs[i].stale = true
 	}
@@ -182,59 +149,11 @@ func (e *Engine) ResetTier() {
 	}
 }
 
-// load makes a request, whose blocks are allocated, wait for the CPU tier.
-func (e *Engine) load(s Slot, f found) {
-	r := &e.requests[s]
-	o := e.offload
-	gpu := f.hits * e.cfg.BlockTokens
-	l := Lookup{Slot: s, GPU: gpu, CPU: f.cpu}
-	e.count(r, gpu)
-	o.count(r, l)
-	o.load(e, s, l)
-	r.state = loading
-	r.computed = gpu + f.cpu
-}
-
-// arrived tells whether a request that loads can go on. If so, what was loaded becomes hittable; of a prompt that is
-// there as a whole the last token is computed anew.
-func (e *Engine) arrived(s Slot) bool {
-	r := &e.requests[s]
-	if !e.offload.side[s].arrived {
-		return false
-	}
-	e.register(r, r.computed)
-	if r.computed == r.tokens {
-		r.computed--
-	}
-	r.state = waiting
-	return true
-}
-
-// admitted completes what is told about an admission.
-func (o *Offload) admitted(r *request, a *Admission) {
-	x := &o.side[a.Slot]
-	if r.computed == 0 {
-		x.loaded = 0
-		o.count(r, Lookup{Slot: a.Slot, GPU: a.Hit})
-		return
-	}
-	a.CPU = x.loaded
-}
-
-// open prepares the connector's record of a new request.
-func (o *Offload) open(s Slot) {
-	for int(s) >= len(o.side) {
-		o.side = append(o.side, side{})
-	}
-	o.side[s] = side{}
-}
-
 // begin forgets what the schedule call before decided.
-func (o *Offload) begin(p kv.Pool) {
+func (o *Offload) begin(e *Engine) {
 	o.Loads, o.Stores, o.Flush = o.Loads[:0], o.Stores[:0], o.Flush[:0]
-	o.Lookups, o.Refused = o.Lookups[:0], o.Refused[:0]
-	o.Evicted = o.Evicted[:0]
-	p.ClearTaken()
+	o.Refused, o.Evicted = o.Refused[:0], o.Evicted[:0]
+	e.pool.ClearTaken()
 }
 
 // newJob makes a record with a place in the list of jobs under way.
@@ -297,7 +216,6 @@ func (o *Offload) lookup(e *Engine, s Slot, gpu int32) Lookup {
 		l.CPU, l.Retry = o.match(o.keys, gpu, size)
 		o.tier.Touch(o.keys)
 	}
-	o.Lookups = append(o.Lookups, l)
 	if l.Retry {
 		o.Counts.LookupsToBeRetried++
 	}
@@ -347,24 +265,10 @@ func (o *Offload) load(e *Engine, s Slot, l Lookup) {
 	j.keys = o.chunkKeys(r.Path, from, to, j.keys)
 	j.CPU = o.tier.PrepareLoad(j.keys, j.CPU)
 	x := &o.side[s]
-	x.next, x.loaded, x.arrived = to, l.CPU, false
+	x.next = to
 	x.jobs++
 	o.Loads = append(o.Loads, *j)
 	o.Counts.LoadJobs++
 	o.Counts.LoadedChunks += int64(len(j.keys))
 	o.Counts.LoadedBlocks += int64(j.Blocks)
-}
-
-// count takes a lookup at admission into the statistics.
-func (o *Offload) count(r *request, l Lookup) {
-	q, h := int64(r.tokens-l.GPU), int64(l.CPU)
-	if r.preempts > 0 {
-		o.External.PreemptedRequests++
-		o.External.PreemptedQueries += q
-		o.External.PreemptedHits += h
-		return
-	}
-	o.External.Requests++
-	o.External.Queries += q
-	o.External.Hits += h
 }

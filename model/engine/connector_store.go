@@ -6,15 +6,11 @@ import (
 	"github.com/sluice-sim/sluice/model/kv"
 )
 
-// store decides the stores of a step that has been scheduled, and which jobs must be done before it runs.
-func (o *Offload) store(e *Engine, st *Step) {
-	if st.Tokens > 0 {
-		o.seq++
-	}
+// decide decides the stores of a step that has been scheduled, and which jobs must be done before it runs.
+func (o *Offload) decide(e *Engine, st *Step) {
 	for i := range st.Entries {
 		s := st.Entries[i].Slot
 		r, x := &e.requests[s], &o.side[s]
-		x.last = o.seq
 		if to := o.storable(e, r, r.computed); to > x.next {
 			o.keys = o.chunkKeys(r.Path, 0, o.chunks(e, r), o.keys[:0])
 			j, ok := o.storeChunks(s, r.epoch, o.keys, x.next, to)
@@ -136,6 +132,14 @@ func (o *Offload) flush(e *Engine) {
 		r := &e.requests[a.Slot]
 		o.tags = e.pool.Guards(r.table, r.held, o.tags)
 	}
+	if o.cleared {
+		o.cleared = false
+		for _, i := range o.live {
+			if j := &o.jobs[i]; j.Load && j.stale {
+				o.ask(j)
+			}
+		}
+	}
 	for _, t := range o.tags {
 		if at := o.job(JobID(t)); at >= 0 {
 			o.ask(&o.jobs[o.live[at]])
@@ -150,17 +154,6 @@ func (o *Offload) ask(j *Job) {
 		j.flush = true
 		o.Flush = append(o.Flush, j.ID)
 	}
-}
-
-// free gives a table back to the pool: at once, or, where a step that its request was scheduled in is still to be
-// processed, when the last step scheduled so far has been (spec: vllm 14.1).
-func (o *Offload) free(e *Engine, s Slot) {
-	table := e.requests[s].table
-	if e.cfg.Async && o.side[s].last > o.through {
-		o.deferred = append(o.deferred, deferredFree{table, o.seq})
-		return
-	}
-	o.giveBack(e, table)
 }
 
 // giveBack releases a table. Blocks that a store reads, or may be asked to, are guarded.
@@ -187,19 +180,6 @@ func (o *Offload) giveBack(e *Engine, table kv.Handle) {
 		}
 	}
 	e.pool.Release(table)
-}
-
-// processed frees what waited for the output of this step.
-func (o *Offload) processed(e *Engine, st *Step) {
-	if st.Tokens > 0 {
-		o.through++
-	}
-	n := 0
-	for n < len(o.deferred) && o.deferred[n].after <= o.through {
-		o.giveBack(e, o.deferred[n].table)
-		n++
-	}
-	o.deferred = o.deferred[:copy(o.deferred, o.deferred[n:])]
 }
 
 // settle takes in the jobs reported.
@@ -248,43 +228,10 @@ func (o *Offload) abandon(e *Engine, s Slot) bool {
 	return false
 }
 
-// stillNeeded is how many blocks running requests, and those that load or have loaded and wait to run, will take for the
-// tokens they have.
-func (e *Engine) stillNeeded() int32 {
-	n := int32(0)
-	for _, s := range e.running {
-		n += e.remaining(s)
-	}
-	for _, q := range [2][]Slot{e.skipped.items[e.skipped.head:], e.passed} {
-		for _, s := range q {
-			if e.requests[s].held > 0 {
-				n += e.remaining(s)
-			}
-		}
-	}
-	return n
-}
-
-// remaining is how many more blocks a request needs for the tokens it has.
-func (e *Engine) remaining(s Slot) int32 {
-	r := &e.requests[s]
-	return max(blocksFor(min(r.tokens, e.cfg.MaxModelLen), e.cfg.BlockTokens)-r.held, 0)
-}
-
 // steady is how many more steps, all decodes of the running requests, change nothing here but the counts of steps.
 func (o *Offload) steady(e *Engine) int32 {
-	if len(o.deferred)+len(o.reported)+len(o.Loads)+len(o.Stores)+len(o.Flush) > 0 {
+	if len(o.reported)+len(o.Loads)+len(o.Stores)+len(o.Flush) > 0 {
 		return 0
-	}
-	if int32(len(e.running)) < e.cfg.MaxNumSeqs {
-		if e.waiting.len() > 0 {
-			return 0 // its head is looked up in every step
-		}
-		for _, s := range e.skipped.items[e.skipped.head:] {
-			if e.requests[s].state != loading || o.side[s].arrived {
-				return 0
-			}
-		}
 	}
 	for _, i := range o.live {
 		if o.jobs[i].guards {
@@ -305,12 +252,7 @@ func (o *Offload) steady(e *Engine) int32 {
 	return max(steps, 0)
 }
 
-// jumped counts n steady steps.
-func (o *Offload) jumped(e *Engine, n int32) {
-	o.seq += int64(n)
-	o.through += int64(n)
-	for _, s := range e.running {
-		o.side[s].last = o.seq
-	}
-	o.Lookups, o.Refused, o.Evicted = o.Lookups[:0], o.Refused[:0], o.Evicted[:0]
-}
+// jumped forgets what the last schedule call decided, as n steady steps do.
+func (o *Offload) jumped() { o.Refused, o.Evicted = o.Refused[:0], o.Evicted[:0] }
+
+func (o *Offload) busy() bool { return len(o.live) > 0 }

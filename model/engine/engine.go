@@ -145,7 +145,9 @@ type Engine struct {
 	ended    bool   // something finished since the last schedule call
 	steps    int64
 	live     int32
-	offload  *Offload // nil without a CPU tier
+	tier     connector // nil without a CPU tier
+	ledger   *ledger   // of tier
+	offload  *Offload  // tier, if it is that one
 
 	// What the last Schedule did. Valid until the next call.
 	Admitted  []Admission
@@ -196,7 +198,7 @@ func (e *Engine) Usage() float64 {
 // HasRequests tells whether vLLM's loop would call schedule: something is unfinished, an ending has not been flushed by
 // a schedule call yet, or a transfer is under way.
 func (e *Engine) HasRequests() bool {
-	return e.live > 0 || e.ended || (e.offload != nil && len(e.offload.live) > 0)
+	return e.live > 0 || e.ended || (e.tier != nil && e.tier.busy())
 }
 
 // Epoch of a slot changes whenever the slot passes to another request.
@@ -241,8 +243,8 @@ func (e *Engine) Add(r Request) Slot {
 	q := &e.requests[s]
 	*q = request{Request: r, state: waiting, epoch: q.epoch, tokens: r.Prompt.Tokens}
 	e.live++
-	if e.offload != nil {
-		e.offload.open(s)
+	if e.tier != nil {
+		e.ledger.open(s)
 	}
 	e.waiting.push(e, s)
 	return s
@@ -252,10 +254,10 @@ func (e *Engine) Add(r Request) Slot {
 // that is still in flight is dropped.
 func (e *Engine) Abort(s Slot) {
 	e.leaveQueues(s)
-	if e.offload != nil {
-		e.offload.end(e, s)
+	if e.tier != nil {
+		e.tier.end(e, s)
 	}
-	if r := &e.requests[s]; r.state != loading || !e.offload.abandon(e, s) {
+	if r := &e.requests[s]; r.state != loading || !e.tier.abandon(e, s) {
 		e.release(s)
 	}
 	e.retire(s)
@@ -301,8 +303,8 @@ func (e *Engine) release(s Slot) {
 	if r.held == 0 {
 		return
 	}
-	if e.offload != nil {
-		e.offload.free(e, s)
+	if e.tier != nil {
+		e.free(s)
 	} else {
 		e.pool.Release(r.table)
 	}

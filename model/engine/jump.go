@@ -38,8 +38,8 @@ func (l *Loop) DecodeRun() DecodeRun {
 		return DecodeRun{}
 	}
 	run := DecodeRun{Steps: min(maxRunSteps, l.stepsThatFit()), Rows: int32(n)}
-	if l.offload != nil {
-		run.Steps = min(run.Steps, l.offload.steady(l.Engine))
+	if l.tier != nil {
+		run.Steps = min(run.Steps, l.steadySteps())
 	}
 	lead := int32(depth) // a request leaves the schedule this many tokens before its last is processed
 	for _, s := range l.running {
@@ -140,8 +140,8 @@ func (l *Loop) Jump(m int32) (usage float64) {
 	usage = l.Usage()
 	l.advanceRun(1)
 	l.Engine.steps += int64(m)
-	if l.offload != nil {
-		l.offload.jumped(l.Engine, m)
+	if l.tier != nil {
+		l.jumpedOver(m)
 	}
 	return usage
 }
@@ -195,8 +195,8 @@ func (l *Loop) EndCreep() {
 		r.computed += l.crept
 	}
 	l.Engine.steps += int64(l.crept)
-	if l.offload != nil {
-		l.offload.jumped(l.Engine, l.crept)
+	if l.tier != nil {
+		l.jumpedOver(l.crept)
 	}
 	l.crept = 0
 }

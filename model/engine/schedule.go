@@ -6,8 +6,9 @@ import "github.com/sluice-sim/sluice/model/latency"
 // running requests first, then admitted ones.
 func (e *Engine) Schedule(st *Step) {
 	e.Admitted, e.Preempted = e.Admitted[:0], e.Preempted[:0]
-	if e.offload != nil {
-		e.offload.begin(e.pool)
+	if e.tier != nil {
+		e.ledger.Lookups = e.ledger.Lookups[:0]
+		e.tier.begin(e)
 	}
 	st.Number = e.steps
 	st.Entries = st.Entries[:0]
@@ -17,8 +18,9 @@ func (e *Engine) Schedule(st *Step) {
 		e.scheduleWaiting(st, budget)
 	}
 	e.advance(st)
-	if e.offload != nil {
-		e.offload.store(e, st)
+	if e.tier != nil {
+		e.ledger.scheduled(st)
+		e.tier.decide(e, st)
 	}
 	e.ended = false
 }
@@ -159,8 +161,8 @@ func (e *Engine) find(s Slot) (f found, retry bool) {
 	if e.cfg.PrefixCaching {
 		f.hits, f.idle = e.pool.Lookup(r.Path, (r.tokens-1)/e.cfg.BlockTokens)
 	}
-	if e.offload != nil {
-		l := e.offload.lookup(e, s, f.hits*e.cfg.BlockTokens)
+	if e.tier != nil {
+		l := e.ask(s, f.hits*e.cfg.BlockTokens)
 		return found{f.hits, f.idle, l.CPU}, l.Retry
 	}
 	return f, false
@@ -186,8 +188,8 @@ func (e *Engine) admit(s Slot, start int32) {
 	if r.computed == 0 {
 		e.count(r, start)
 	}
-	if e.offload != nil {
-		e.offload.admitted(r, &a)
+	if e.tier != nil {
+		e.ledger.admitted(r, &a)
 	}
 	e.Admitted = append(e.Admitted, a)
 	e.running = append(e.running, s)

@@ -4,8 +4,8 @@ package engine
 // that have ended are freed in the order of the step (spec: vllm 9).
 func (e *Engine) Update(st *Step) {
 	e.Sampled, e.Finished = e.Sampled[:0], e.Finished[:0]
-	if e.offload != nil {
-		e.offload.processed(e, st)
+	if e.tier != nil {
+		e.processed(st)
 	}
 	for i := range st.Entries {
 		x := &st.Entries[i]
@@ -40,8 +40,8 @@ func (e *Engine) Update(st *Step) {
 		}
 		e.running = kept
 	}
-	if e.offload != nil {
-		e.offload.settle(e)
+	if e.tier != nil {
+		e.tier.settle(e)
 	}
 }
 
@@ -62,8 +62,8 @@ func (e *Engine) finish(s Slot, reason Reason) {
 	if e.requests[s].state != running {
 		e.leaveQueues(s)
 	}
-	if e.offload != nil {
-		e.offload.end(e, s)
+	if e.tier != nil {
+		e.tier.end(e, s)
 	}
 	e.release(s)
 	e.retire(s)
