@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-sim/sluice/model/kv"
 	"github.com/sluice-sim/sluice/model/latency"
 	"github.com/sluice-sim/sluice/policies"
+	"github.com/sluice-sim/sluice/prefix"
 	"github.com/sluice-sim/sluice/traces"
 )
 
@@ -70,8 +71,9 @@ type Config struct {
 	Replicas       int
 	GPUsPerReplica int
 	Engine         engine.Config
-	KVBlocks       int32 // usable blocks of one replica
-	ReferencePool  bool  // the pool that keeps every block, instead of the extent pool
+	KVBlocks       int32    // usable blocks of one replica
+	CPUTier        *CPUTier // behind each replica; nil for none
+	ReferencePool  bool     // the pool that keeps every block, instead of the extent pool
 	Law            *latency.Law
 	MaxModelLen    int32 // prompt and output together; longer turns are refused before the run
 
@@ -88,6 +90,17 @@ type Config struct {
 	Check      bool  // check invariants all along, not only at the end
 
 	Progress func(done, total int64) // turns; called now and then
+
+	Decisions Decisions // told of every Step of the policies; nil for nobody
+}
+
+// Decisions is told what the policies were told and what they said, in order. It keeps nothing that it is handed and
+// changes no result.
+type Decisions interface {
+	// Watch is called once, before the first Step, and returns the oracle that the policies are to ask.
+	Watch(policies.Oracle) policies.Oracle
+	// Step is called after every Step, with the tree that the facts' streams are of. An error ends the run.
+	Step(tree *prefix.Tree, now policies.Time, facts []policies.Fact, commands []policies.Command) error
 }
 
 func (c *Config) pool() kv.Pool {

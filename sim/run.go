@@ -92,6 +92,7 @@ func (r *run) setUp() {
 		p := &r.replicas[i]
 		p.loop = engine.NewLoop(engine.New(c.Engine, c.pool()))
 		p.loop.Pool().Record(true)
+		p.tier.connect(p.loop.Engine, c.CPUTier)
 		p.series = series{interval: c.IntervalPS, limit: c.MaxSamples &^ 1, cur: results.Sample{Replica: int32(i)}}
 	}
 	r.apiPS = toPS(c.Law.APISeconds() * 1e12)
@@ -128,9 +129,13 @@ func (r *run) makeCore() {
 	r.needs = c.Gate.Needs | c.Router.Needs
 	r.sendKV = r.needs&policies.NeedsKVEvents != 0
 	r.looks = r.needs&(policies.NeedsKVEvents|policies.NeedsOracle) != 0
+	var exact policies.Oracle = oracle{r}
+	if c.Decisions != nil {
+		exact = c.Decisions.Watch(exact)
+	}
 	r.control = policies.NewController(policies.ControllerConfig{
 		Tree: r.tree, Replicas: c.Replicas, Capabilities: capabilities,
-		Gate: c.Gate.NewGate(env, c.GateParams), Router: c.Router.NewRouter(env, c.RouterParams), Oracle: oracle{r},
+		Gate: c.Gate.NewGate(env, c.GateParams), Router: c.Router.NewRouter(env, c.RouterParams), Oracle: exact,
 	})
 	r.core = r.control
 }
@@ -160,7 +165,7 @@ func (r *run) loop(ctx context.Context) error {
 		if r.err != nil {
 			return r.err
 		}
-		if r.turnsDone == int64(len(r.turns)) && len(r.spareAttempts) == len(r.attempts) {
+		if r.turnsDone == int64(len(r.turns)) && len(r.spareAttempts) == len(r.attempts) && r.quiet() {
 			return nil
 		}
 		if r.cfg.Check {
@@ -170,6 +175,16 @@ func (r *run) loop(ctx context.Context) error {
 		}
 	}
 	return r.stuck()
+}
+
+// quiet tells whether no engine has a step in flight or waits for a transfer.
+func (r *run) quiet() bool {
+	for i := range r.replicas {
+		if p := &r.replicas[i]; p.blocked && p.tier.offload != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // stuck explains an agenda that ran empty before the turns were over.
@@ -257,6 +272,11 @@ func (r *run) handle(e event) {
 func (r *run) decide() {
 	r.totals.PolicySteps++
 	r.commands = r.core.Step(policyTime(r.now), r.facts, r.commands[:0])
+	if r.cfg.Decisions != nil {
+		if err := r.cfg.Decisions.Step(r.tree, policyTime(r.now), r.facts, r.commands); err != nil && r.err == nil {
+			r.err = err
+		}
+	}
 	r.facts = r.facts[:0]
 	for _, c := range r.commands {
 		r.obey(c)
