@@ -224,7 +224,7 @@ func (c *Controller) ask(slot int32) {
 		d := c.gate.Admit(c.now, c.view, &w.turn, &w.probes)
 		switch d.Kind {
 		case VerdictAdmit:
-			c.admit(slot, d.Reason)
+			c.admit(slot, d)
 			return
 		case VerdictHold:
 			c.hold(slot, d)
@@ -236,7 +236,7 @@ func (c *Controller) ask(slot int32) {
 			return
 		case VerdictProbeUsage:
 			if w.probes.HasUsage {
-				c.admit(slot, ProbeUnavailable)
+				c.admit(slot, Verdict{Reason: ProbeUnavailable})
 				return
 			}
 			if c.probe(slot, ProbeUsage, d.Replica) {
@@ -244,7 +244,7 @@ func (c *Controller) ask(slot int32) {
 			}
 		case VerdictProbePrefix:
 			if w.probes.HasPrefix {
-				c.admit(slot, ProbeUnavailable)
+				c.admit(slot, Verdict{Reason: ProbeUnavailable})
 				return
 			}
 			if c.probe(slot, ProbePrefix, d.Replica) {
@@ -271,13 +271,16 @@ func (c *Controller) sendHold(slot int32, why Reason) {
 	}
 }
 
-func (c *Controller) admit(slot int32, why Reason) {
+func (c *Controller) admit(slot int32, d Verdict) {
 	t := &c.view.waiters.slots[slot].turn
-	r, routed := c.router.Route(c.now, c.view, t)
+	r, routed := d.Replica, PlacedByGate
+	if !d.Placed || !c.view.IsUp(r) {
+		r, routed = c.router.Route(c.now, c.view, t)
+	}
 	if !c.view.IsUp(r) {
 		panic("policies: a router chose replica " + strconv.Itoa(int(r)) + ", which is not up")
 	}
-	c.emit(Admit, t.Attempt, r, why)
+	c.emit(Admit, t.Attempt, r, d.Reason)
 	c.emit(Dispatch, t.Attempt, r, routed)
 	c.view.open(c.now, t, r)
 	c.drop(slot)

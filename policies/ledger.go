@@ -89,6 +89,7 @@ func (v *View) open(now Time, t *Turn, r ReplicaID) {
 	l.audit.Live++
 
 	rep.inFlight++
+	rep.promptTokens += int64(t.Prompt.Tokens)
 	rep.queuedTokens += int64(uncached)
 	rep.queuedMoment += Moment(uncached, t.Prompt.Tokens)
 	th := v.thread(t.Thread)
@@ -154,6 +155,7 @@ func (v *View) close(f *Fact) bool {
 		v.unqueue(le)
 	}
 	rep.inFlight--
+	rep.promptTokens -= int64(le.Prompt.Tokens)
 	th := v.thread(le.Thread)
 	th.running--
 	if f.Kind == Finished {

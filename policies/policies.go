@@ -178,15 +178,25 @@ const (
 	ReservedSession          // the thread owns a window
 	ResidentPrefix           // enough of the prompt is resident
 	ProbeUnavailable         // a probe gave no value, and the gate fails open
-	SlotFree                 // a session slot was free
+	SlotFree                 // a slot was free
 	SlotOwned                // the session holds a slot
 	UnderPressure            // held: usage at or above the watermark and too little resident
 	BehindWaiter             // held: others arrived before
-	NoSlot                   // held: all session slots are taken
+	NoSlot                   // held: all slots are taken
+	Fits                     // there is room for the program
+	ActiveProgram            // the program is active
+	Resumed                  // the session or program was let on after a pause
+	Forced                   // it had waited as long as a turn may
+	Paused                   // held: its session or program is paused
+	NoRoom                   // held: there is no room for the program
+	Saturated                // held: the pool is saturated
+	QueueFull                // rejected: too many wait
+	WaitedTooLong            // rejected: it waited as long as a turn may
 	NoReplicaUp              // held or rejected: nothing can take it
 	SupersededAttempt        // aborted: a newer attempt of the same thread arrived
 	ClientLeft               // aborted: the client gave up
 	InTurn                   // routed by rotation
+	PlacedByGate             // the gate had chosen the replica
 	LeastLoaded              // routed to the smallest load
 	Affinity                 // routed to where the thread went before
 	FirstPlacement           // routed by load because the thread has no place yet
@@ -196,14 +206,18 @@ const (
 	HomeHit                  // routed to the longest resident prefix
 	Spilled                  // moved away from the longest resident prefix
 	Predicted                // routed to the smallest predicted completion time
+	LoadBound                // routed away from its place, which is over its bound of load
+	Imbalanced               // routed by load because the loads are too far apart
+	Hotspot                  // routed away from those that hold a prefix that is too popular
 	numReasons
 )
 
 var reasonNames = [numReasons]string{
 	"", "ungated", "open", "reserved_session", "resident_prefix", "probe_unavailable", "slot_free", "slot_owned",
-	"under_pressure", "behind_waiter", "no_slot", "no_replica_up", "superseded", "client_left",
-	"in_turn", "least_loaded", "affinity", "first_placement", "home_lost", "best_score", "sampled", "home_hit", "spilled",
-	"predicted",
+	"under_pressure", "behind_waiter", "no_slot", "fits", "active_program", "resumed", "forced", "paused", "no_room",
+	"saturated", "queue_full", "waited_too_long", "no_replica_up", "superseded", "client_left",
+	"in_turn", "placed_by_gate", "least_loaded", "affinity", "first_placement", "home_lost", "best_score", "sampled", "home_hit", "spilled",
+	"predicted", "load_bound", "imbalanced", "hotspot",
 }
 
 // String is the reason's name in logs and results.
@@ -253,7 +267,8 @@ const (
 type Verdict struct {
 	Kind       VerdictKind
 	Reason     Reason
-	Replica    ReplicaID // probes
+	Replica    ReplicaID // probes, and admit with Placed
+	Placed     bool      // admit: the turn goes to Replica if that is up, and the router is not asked
 	Until      Time      // hold: asked again at this moment at the latest; Never for no limit
 	WakeOn     WakeKey   // hold: asked again when v.Wake is called for this key
 	RetryAfter Time      // reject

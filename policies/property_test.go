@@ -212,7 +212,7 @@ func (x *chaos) drain() {
 	}
 	for r := range policies.ReplicaID(x.replicas) {
 		v := x.c.View()
-		if v.InFlight(r) != 0 || v.QueuedTokens(r) != 0 || v.QueuedMoment(r) != 0 || v.DecodeTokens(r) != 0 || v.FirstLease(r) != nil {
+		if v.InFlight(r) != 0 || v.QueuedTokens(r) != 0 || v.QueuedMoment(r) != 0 || v.DecodeTokens(r) != 0 || v.PromptTokens(r) != 0 || v.FirstLease(r) != nil {
 			x.t.Fatalf("the ledger of %d is not empty", r)
 		}
 	}

@@ -35,6 +35,7 @@ type replica struct {
 	queuedTokens int64 // uncached prompt tokens of leases without a first token
 	queuedMoment int64 // twice the sum of n(L-n/2) over the same leases
 	decodeTokens int64 // prompt and output tokens of leases with a first token
+	promptTokens int64 // of all leases
 	firstLease   int32 // list of leases, in no particular order
 }
 
@@ -96,6 +97,9 @@ func (v *View) QueuedMoment(r ReplicaID) int64 { return v.replicas[r].queuedMome
 // far as TokensProgressed facts told.
 func (v *View) DecodeTokens(r ReplicaID) int64 { return v.replicas[r].decodeTokens }
 
+// PromptTokens is the prompt tokens of the leases dispatched to r and not ended, cached or not.
+func (v *View) PromptTokens(r ReplicaID) int64 { return v.replicas[r].promptTokens }
+
 // LastReplica is where the last dispatched turn of t went; NoReplica if none was.
 func (v *View) LastReplica(t ThreadID) ReplicaID {
 	if !v.hasThread(t) {
@@ -136,6 +140,9 @@ func (v *View) HitTokens(r ReplicaID, p prefix.Prefix) (tokens int32, ok bool) {
 
 // AllHitTokens is HitTokens of every replica in dst, which must have one element for each; -1 where it is unknown.
 func (v *View) AllHitTokens(p prefix.Prefix, dst []int32) { v.index.hits(v.tree, p, dst) }
+
+// Owner names p by the stream that owns its last token: two prompts are the same content if their owners are equal.
+func (v *View) Owner(p prefix.Prefix) prefix.Prefix { return v.tree.Owner(p) }
 
 // EstimateHits is AllHitTokens for t, with an estimate where it is unknown: on the replica that the thread's last turn
 // went to, what that turn left there; elsewhere nothing.

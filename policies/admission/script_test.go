@@ -21,12 +21,13 @@ const probeTime = policies.Time(time.Millisecond)
 
 // script is a driver for text files. Commands:
 //
-//	new gate=NAME [knob=value ...]   a new Controller with 2 replicas, at 0 s
+//	new gate=NAME [kv=TOKENS] [knob=value ...]   a new Controller with 2 replicas, at 0 s; kv is the capacity of each
 //	do                               one line for each act; the output is the commands, with their times in seconds
 //
-// Acts: arrive A thread=T [session=S], finish A, fail A, gone A, close T (the thread has finished), end S (the session
-// has), usage R U|unknown, hit T RATIO|unknown, wait DURATION. Without session= the session is the thread. Acts on one
-// line, parted by ";", happen at one moment.
+// Acts: arrive A thread=T [session=S] [tokens=N] [class=C], finish A [output=N], fail A, gone A, close T (the thread has
+// finished), end S (the session has), down R, up R, usage R U|unknown, hit T RATIO|unknown,
+// sample R [usage=U] [waiting=N] [query=N hit=N] (a scrape taken now), wait DURATION. Without session= the session is the
+// thread; a prompt has 1000 tokens, an output 10, unless said. Acts on one line, parted by ";", happen at one moment.
 type script struct {
 	c       *policies.Controller
 	now     policies.Time
@@ -64,9 +65,14 @@ func TestScripts(t *testing.T) {
 
 func (s *script) start(t *testing.T, d *datadriven.TestData) {
 	name, params := "", policies.Params{}
+	var kv policies.Capability
 	for _, a := range d.CmdArgs {
-		if a.Key == "gate" {
+		switch a.Key {
+		case "gate":
 			name = a.Vals[0]
+			continue
+		case "kv":
+			kv.KVTokens, _ = strconv.ParseInt(a.Vals[0], 10, 64)
 			continue
 		}
 		v := policies.Value{Text: a.Vals[0], Bool: a.Vals[0] == "true"}
@@ -84,7 +90,7 @@ func (s *script) start(t *testing.T, d *datadriven.TestData) {
 	tree := &prefix.Tree{}
 	tree.Root()
 	*s = script{
-		c:   policies.NewController(policies.ControllerConfig{Tree: tree, Replicas: 2, Gate: g, Router: r}),
+		c:   policies.NewController(policies.ControllerConfig{Tree: tree, Replicas: 2, Capabilities: []policies.Capability{kv, kv}, Gate: g, Router: r}),
 		hit: map[policies.ThreadID]string{}, threads: map[policies.AttemptID]policies.ThreadID{}, usage: [2]string{"0", "0"},
 	}
 	s.step(policies.Fact{Kind: policies.ReplicaUp, Replica: 0}, policies.Fact{Kind: policies.ReplicaUp, Replica: 1})
@@ -117,7 +123,19 @@ func (s *script) do(t *testing.T, line string) {
 			}
 			s.advance(s.now + policies.Time(d))
 		case "arrive":
-			u := policies.Turn{Attempt: policies.AttemptID(arg(1)), Thread: policies.ThreadID(arg(2)), Session: policies.SessionID(arg(len(words) - 1)), Number: 1, Prompt: prefix.Prefix{Tokens: 1000}}
+			named := func(name string, otherwise int64) int64 {
+				for i, w := range words {
+					if strings.HasPrefix(w, name+"=") {
+						return arg(i)
+					}
+				}
+				return otherwise
+			}
+			thread := arg(2)
+			u := policies.Turn{
+				Attempt: policies.AttemptID(arg(1)), Thread: policies.ThreadID(thread), Session: policies.SessionID(named("session", thread)), Number: 1,
+				Prompt: prefix.Prefix{Tokens: int32(named("tokens", 1000))}, Class: int32(named("class", 0)),
+			}
 			s.threads[u.Attempt] = u.Thread
 			facts = append(facts, policies.Fact{Kind: policies.TurnArrived, Turn: u})
 		case "close":
@@ -126,7 +144,16 @@ func (s *script) do(t *testing.T, line string) {
 			facts = append(facts, policies.Fact{Kind: policies.SessionFinished, Session: policies.SessionID(arg(1))})
 		case "finish", "fail", "gone":
 			kind := map[string]policies.FactKind{"finish": policies.Finished, "fail": policies.Failed, "gone": policies.ClientGone}[words[0]]
-			facts = append(facts, policies.Fact{Kind: kind, Attempt: policies.AttemptID(arg(1)), OutputTokens: 10})
+			f := policies.Fact{Kind: kind, Attempt: policies.AttemptID(arg(1)), OutputTokens: 10}
+			if len(words) > 2 {
+				f.OutputTokens = int32(arg(2))
+			}
+			facts = append(facts, f)
+		case "up", "down":
+			kind := map[string]policies.FactKind{"up": policies.ReplicaUp, "down": policies.ReplicaDown}[words[0]]
+			facts = append(facts, policies.Fact{Kind: kind, Replica: policies.ReplicaID(arg(1))})
+		case "sample":
+			facts = append(facts, policies.Fact{Kind: policies.MetricsSampled, Replica: policies.ReplicaID(arg(1)), Sample: parseSample(t, s.now, words[2:])})
 		default:
 			t.Fatalf("no act %q", act)
 		}
@@ -167,6 +194,8 @@ func (s *script) step(facts ...policies.Fact) {
 			fmt.Fprintf(&s.out, "send %d to %d\n", c.Attempt, c.Replica)
 		case policies.Hold:
 			fmt.Fprintf(&s.out, "hold %d %s\n", c.Attempt, c.Reason)
+		case policies.Reject:
+			fmt.Fprintf(&s.out, "reject %d %s, again in %.3f\n", c.Attempt, c.Reason, float64(c.RetryAfter)/1e9)
 		case policies.Abort:
 			fmt.Fprintf(&s.out, "abort %d %s\n", c.Attempt, c.Reason)
 		case policies.ProbeUsage:
@@ -196,4 +225,28 @@ func parseAnswer(text string) (float64, policies.ProbeOutcome) {
 		return 0, policies.ProbeUnsupported
 	}
 	return x, policies.ProbeValue
+}
+
+func parseSample(t *testing.T, now policies.Time, words []string) policies.Sample {
+	m := policies.Sample{At: now}
+	for _, w := range words {
+		key, text, _ := strings.Cut(w, "=")
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			t.Fatalf("%q: %v", w, err)
+		}
+		switch key {
+		case "usage":
+			m.Usage, m.Has = x, m.Has|policies.HasUsage
+		case "waiting":
+			m.Waiting, m.Has = int32(x), m.Has|policies.HasWaiting|policies.HasRunning
+		case "query":
+			m.QueryTokens, m.Has = int64(x), m.Has|policies.HasPrefixCounters
+		case "hit":
+			m.HitTokens = int64(x)
+		default:
+			t.Fatalf("no figure %q", key)
+		}
+	}
+	return m
 }

@@ -15,6 +15,8 @@ func Gates() []policies.Declaration {
 	return []policies.Declaration{
 		admission.None(),
 		admission.MaxSessions(),
+		admission.MaxRequests(),
+		admission.AIMDKV(),
 		admission.Session(),
 	}
 }
@@ -23,7 +25,12 @@ func Gates() []policies.Declaration {
 func Routers() []policies.Declaration {
 	return []policies.Declaration{
 		routing.RoundRobin(),
+		routing.Random(),
+		routing.PowerOfTwo(),
 		routing.LeastRequests(),
+		routing.LeastPendingTokens(),
+		routing.LeastWork(),
+		routing.CHWBL(),
 		routing.Sticky(),
 		routing.VLLMDP(),
 		routing.LMetric(),
