@@ -51,14 +51,21 @@ type Offload struct {
 	PromptOnly     bool   `json:"offload_prompt_only"`
 	StoreLatency   int64  `json:"store_latency"`
 	LoadLatency    int64  `json:"load_latency"`
+	Lazy           bool   `json:"lazy_offload"` // of the simple connector
 }
+
+// The connectors that are replayed.
+const (
+	offloadingConnector = "OffloadingConnector"
+	simpleConnector     = "SimpleCPUOffloadConnector"
+)
 
 func (o *Offload) check() error {
 	switch {
-	case o.Connector != "OffloadingConnector":
-		return fmt.Errorf("offload.connector is %q; verify replays OffloadingConnector", o.Connector)
-	case o.NumCPUBlocks < 1 || o.NumCPUBlocks > 1<<24 || o.BlocksPerChunk < 1 || o.BlocksPerChunk > 1<<16:
-		return fmt.Errorf("offload holds a size that is not positive or too large")
+	case o.Connector != offloadingConnector && o.Connector != simpleConnector:
+		return fmt.Errorf("offload.connector is %q; verify replays %s and %s", o.Connector, offloadingConnector, simpleConnector)
+	case o.NumCPUBlocks < 2 || o.NumCPUBlocks > 1<<24 || o.BlocksPerChunk < 1 || o.BlocksPerChunk > 1<<16:
+		return fmt.Errorf("offload holds a size that is too small or too large")
 	case o.EvictionPolicy != "lru" && o.EvictionPolicy != "arc":
 		return fmt.Errorf("offload.eviction_policy is %q, expected lru or arc", o.EvictionPolicy)
 	case o.StoreLatency < 0 || o.LoadLatency < 0:

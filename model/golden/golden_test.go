@@ -10,13 +10,17 @@ import (
 	"testing"
 )
 
-// verifyAll replays files with both pools.
+// verifyAll replays files with both pools, those of the simple connector with the reference pool.
 func verifyAll(t *testing.T, files []string) {
 	t.Helper()
 	for _, f := range files {
 		t.Run(strings.SplitN(filepath.Base(f), ".", 2)[0], func(t *testing.T) {
 			t.Parallel()
-			for _, opt := range []Options{{}, {Extent: true}} {
+			pools := []Options{{}, {Extent: true}}
+			if base := filepath.Base(f); base[0] == 's' || strings.Contains(base, "simple") {
+				pools = pools[:1]
+			}
+			for _, opt := range pools {
 				res, err := VerifyFile(f, opt)
 				if err != nil {
 					t.Fatal(err)
@@ -47,8 +51,8 @@ func files(t *testing.T, dir string, patterns ...string) []string {
 
 func TestGoldens(t *testing.T) {
 	all := files(t, "testdata", "*.json", "*.json.gz")
-	if len(all) != 67 {
-		t.Errorf("%d golden files in testdata, expected 67", len(all))
+	if len(all) != 76 {
+		t.Errorf("%d golden files in testdata, expected 76", len(all))
 	}
 	verifyAll(t, all)
 }
@@ -59,9 +63,9 @@ func TestSharedGoldens(t *testing.T) {
 	if _, err := os.Stat(dir); err != nil {
 		t.Skip("the whole set of vLLM goldens is not beside the repository")
 	}
-	all := files(t, dir, "[darlo][0-9]*.json", "[darl][0-9]*.json.gz", "x0[1-6]*", "x1[34]*")
-	if len(all) != 90 {
-		t.Errorf("%d golden files, expected 90", len(all))
+	all := files(t, dir, "[adlorsx][0-9]*")
+	if len(all) != 100 {
+		t.Errorf("%d golden files, expected 100", len(all))
 	}
 	verifyAll(t, all)
 }
@@ -92,7 +96,7 @@ func change(v any) (any, bool) {
 func TestChangedGolden(t *testing.T) {
 	names := []string{"d06-duplicate-hash-blocks", "d12-preempt-fcfs", "d25-reset-prefix-cache", "a04-async-duplicate-hash-blocks",
 		"a07-async-preempt-fcfs", "a13-async-eos", "a15-async-reset", "o01-sync-store-evict-load", "o04-arc",
-		"o09-reset-connector", "x02-random-offload"}
+		"o09-reset-connector", "s01-sync-store-evict-load", "x02-random-offload"}
 	seen := map[string]int{}
 	for _, name := range names {
 		path := filepath.Join("testdata", name+".json")
@@ -164,6 +168,14 @@ func TestChangedGolden(t *testing.T) {
 	}
 	if len(seen) > 0 {
 		t.Errorf("fields that this test does not know: %v", seen)
+	}
+}
+
+// TestSimpleConnectorNeedsReferencePool has the extent pool refuse a file of the simple connector.
+func TestSimpleConnectorNeedsReferencePool(t *testing.T) {
+	path := filepath.Join("testdata", "s01-sync-store-evict-load.json")
+	if _, err := VerifyFile(path, Options{Extent: true}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "reference pool") {
+		t.Errorf("error %v does not say what to do", err)
 	}
 }
 

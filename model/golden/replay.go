@@ -68,7 +68,7 @@ type replay struct {
 	evicted int
 	sums    map[string]int64
 	pcSums  [6]int64
-	worker  *worker // nil without a CPU tier
+	worker  worker // nil without a CPU tier
 }
 
 // name is a request by slot and epoch; unlike the slot alone it still means the request after its end.
@@ -79,6 +79,9 @@ type name struct {
 
 // Verify replays a golden file.
 func Verify(g *File, opt Options) (Result, error) {
+	if opt.Extent && g.Offload != nil && g.Offload.Connector == simpleConnector {
+		return Result{}, fmt.Errorf("the simple connector pins single blocks, which the extent pool does not have; replay it with the reference pool")
+	}
 	r := &replay{g: g, opt: opt, sums: map[string]int64{}, names: map[name]int64{}, res: Result{Name: g.Name}}
 	r.setUp()
 	for i := range g.Steps {
@@ -122,10 +125,7 @@ func (r *replay) setUp() {
 		Priority: c.Policy == "priority", Async: c.AsyncScheduling,
 	}, pool))
 	if o := r.g.Offload; o != nil {
-		r.worker = &worker{cfg: o, tables: map[int64][]int32{}, tier: r.loop.Connect(engine.OffloadConfig{
-			CPUConfig:      kv.CPUConfig{Chunks: o.NumCPUBlocks, ARC: o.EvictionPolicy == "arc", StoreThreshold: o.StoreThreshold},
-			BlocksPerChunk: o.BlocksPerChunk, PromptOnly: o.PromptOnly,
-		})}
+		r.connect(o)
 	}
 }
 
@@ -191,6 +191,9 @@ func (r *replay) inputs(st *Step) error {
 				r.resets++
 			}
 			if both, _ := x[2].(float64); both != 0 && r.worker != nil {
+				if r.loop.Offload() == nil {
+					return fmt.Errorf("in: reset of the tier behind a simple connector, which verify does not replay")
+				}
 				r.loop.ResetTier()
 			}
 			got = append(got, append(append([]any{}, x[:3]...), done))
@@ -286,7 +289,7 @@ func (r *replay) scheduled(t int64, st *engine.Step) {
 	r.put("pre", pre)
 	r.put("blk", append(append(blkNew, blkRun...), blkRes...))
 	if r.worker != nil {
-		r.transfers(t, st)
+		r.worker.scheduled(r, t, st)
 	}
 }
 
@@ -379,8 +382,7 @@ func (r *replay) endState() {
 		r.got["fq"] = text(r.ref.QueueCRC())
 	}
 	if r.worker != nil {
-		t := r.worker.tier.Tier()
-		r.got["cpu"] = text([]int32{t.Used(), t.Evictable(), t.Pending()})
+		r.got["cpu"] = text(r.worker.state())
 	}
 	r.sums["iterations"]++
 }

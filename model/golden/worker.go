@@ -4,11 +4,65 @@ import (
 	"slices"
 
 	"github.com/sluice-sim/sluice/model/engine"
+	"github.com/sluice-sim/sluice/model/kv"
 )
 
-// worker is the recorder's model of vLLM's offloading worker: it submits the stores of a step with the next one, or at
-// once where something is to be finished, and a transfer ends a fixed number of iterations after its submission.
-type worker struct {
+// worker is the recorder's model of what copies between GPU and CPU.
+type worker interface {
+	// scheduled notes what a schedule call of iteration t decided and lets the worker run; report tells the engine what
+	// was done with the oldest step in flight.
+	scheduled(r *replay, t int64, st *engine.Step)
+	report()
+	state() []int64 // of the CPU tier, the field cpu
+	takeExternal() engine.PrefixStats
+}
+
+// connect puts the recorded CPU tier behind the engine.
+func (r *replay) connect(o *Offload) {
+	if o.Connector == simpleConnector {
+		r.worker = &simpleWorker{cfg: o, tier: r.loop.ConnectSimple(engine.SimpleConfig{Blocks: o.NumCPUBlocks - 1, Lazy: o.Lazy})}
+		return
+	}
+	r.worker = &offloadWorker{cfg: o, tables: map[int64][]int32{}, tier: r.loop.Connect(engine.OffloadConfig{
+		CPUConfig:      kv.CPUConfig{Chunks: o.NumCPUBlocks, ARC: o.EvictionPolicy == "arc", StoreThreshold: o.StoreThreshold},
+		BlocksPerChunk: o.BlocksPerChunk, PromptOnly: o.PromptOnly,
+	})}
+}
+
+// note records one kind of thing that the connector or the worker did.
+func (r *replay) note(field string, v []any) {
+	r.put("off."+field, v)
+	r.sums["off."+field] += int64(len(v))
+}
+
+// lookups notes the questions to the CPU tier.
+func (r *replay) lookups(all []engine.Lookup) {
+	var ext []any
+	for _, l := range all {
+		cpu, async := any(l.CPU), int32(0)
+		if l.Retry {
+			cpu = nil
+		} else if l.CPU > 0 {
+			async = 1
+		}
+		ext = append(ext, []any{r.request[l.Slot], l.GPU, cpu, async})
+	}
+	r.note("ext", ext)
+}
+
+// received notes the requests whose load is done.
+func (r *replay) received(ids []int64) {
+	slices.Sort(ids)
+	var recv []any
+	for _, id := range ids {
+		recv = append(recv, id)
+	}
+	r.note("recv", recv)
+}
+
+// offloadWorker is vLLM's offloading worker: it submits the stores of a step with the next one, or at once where
+// something is to be finished, and a transfer ends a fixed number of iterations after its submission.
+type offloadWorker struct {
 	cfg       *Offload
 	tier      *engine.Offload
 	waiting   []transfer // stores decided and not submitted
@@ -25,7 +79,7 @@ type transfer struct {
 }
 
 // run is the worker's part of iteration t; it returns what is done.
-func (w *worker) run(t int64, loads, stores []transfer, flush []engine.JobID) (done []transfer) {
+func (w *offloadWorker) run(t int64, loads, stores []transfer, flush []engine.JobID) (done []transfer) {
 	if len(flush) > 0 {
 		kept := stores[:0]
 		for _, s := range stores {
@@ -64,33 +118,23 @@ func (w *worker) run(t int64, loads, stores []transfer, flush []engine.JobID) (d
 	return done
 }
 
-// report tells the engine what was done with the oldest step in flight.
-func (w *worker) report() {
+func (w *offloadWorker) report() {
 	for _, id := range w.flight[0] {
 		w.tier.Report(id)
 	}
 	w.flight = w.flight[1:]
 }
 
-// transfers notes what a schedule call decided about the CPU tier and lets the worker run.
-func (r *replay) transfers(t int64, st *engine.Step) {
-	o := r.worker.tier
+func (w *offloadWorker) scheduled(r *replay, t int64, st *engine.Step) {
+	o := w.tier
 	if r.ref != nil {
 		for _, x := range st.Entries {
 			id := r.request[x.Slot]
-			r.worker.tables[id] = append(r.worker.tables[id][:0], r.ref.Table(r.loop.Table(x.Slot))...)
+			w.tables[id] = append(w.tables[id][:0], r.ref.Table(r.loop.Table(x.Slot))...)
 		}
 	}
-	var ext, load, store, flush, cev, sfail []any
-	for _, l := range o.Lookups {
-		cpu, async := any(l.CPU), int32(0)
-		if l.Retry {
-			cpu = nil
-		} else if l.CPU > 0 {
-			async = 1
-		}
-		ext = append(ext, []any{r.request[l.Slot], l.GPU, cpu, async})
-	}
+	r.lookups(o.Lookups)
+	var load, store, flush, cev, sfail []any
 	var loads, stores []transfer
 	for _, j := range o.Loads {
 		id := r.request[j.Slot]
@@ -107,9 +151,9 @@ func (r *replay) transfers(t int64, st *engine.Step) {
 		stores = append(stores, transfer{job: j.ID, request: id})
 		gpu := []int32{}
 		if r.ref != nil {
-			b := r.worker.cfg.BlocksPerChunk
+			b := w.cfg.BlocksPerChunk
 			for _, c := range j.Chunks {
-				gpu = append(gpu, r.worker.tables[id][c*b:(c+1)*b]...)
+				gpu = append(gpu, w.tables[id][c*b:(c+1)*b]...)
 			}
 		}
 		store = append(store, []any{int64(j.ID), id, gpu, append([]int32{}, j.CPU...)})
@@ -123,27 +167,33 @@ func (r *replay) transfers(t int64, st *engine.Step) {
 	for _, x := range o.Refused {
 		sfail = append(sfail, []any{r.names[name{x.Slot, x.Epoch}], x.Chunks})
 	}
-	var done, recv []any
+	var done []any
 	var received []int64
-	for _, d := range r.worker.run(t, loads, stores, o.Flush) {
+	for _, d := range w.run(t, loads, stores, o.Flush) {
 		done = append(done, int64(d.job))
 		if d.load {
 			received = append(received, d.request)
 		}
 	}
-	slices.Sort(received)
-	for _, id := range received {
-		recv = append(recv, id)
-	}
-	for f, v := range map[string][]any{"ext": ext, "load": load, "store": store, "flush": flush, "done": done, "recv": recv, "cev": cev, "sfail": sfail} {
-		r.put("off."+f, v)
-		r.sums["off."+f] += int64(len(v))
-	}
+	r.note("load", load)
+	r.note("store", store)
+	r.note("flush", flush)
+	r.note("done", done)
+	r.received(received)
+	r.note("cev", cev)
+	r.note("sfail", sfail)
 }
+
+func (w *offloadWorker) state() []int64 {
+	t := w.tier.Tier()
+	return []int64{int64(t.Used()), int64(t.Evictable()), int64(t.Pending())}
+}
+
+func (w *offloadWorker) takeExternal() engine.PrefixStats { return w.tier.TakeExternalStats() }
 
 // external notes the statistics of lookups in the CPU tier.
 func (r *replay) external() {
-	p := r.worker.tier.TakeExternalStats()
+	p := r.worker.takeExternal()
 	if x := [6]int64{p.Requests, p.Queries, p.Hits, p.PreemptedRequests, p.PreemptedQueries, p.PreemptedHits}; x != [6]int64{} {
 		r.got["xpc"] = text(x[:])
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"slices"
 
 	"github.com/sluice-sim/sluice/prefix"
 )
@@ -201,25 +202,8 @@ func (p *Reference) Register(h Handle, path []prefix.Segment, from, to int32) {
 // Release implements Pool.
 func (p *Reference) Release(h Handle) {
 	t := p.tables[h]
-	hashed := p.scratch[:0]
-	front := int32(0) // the block after which the next unhashed one goes
-	for i := len(t) - 1; i >= 0; i-- {
-		b := t[i]
-		p.blocks[b].ref--
-		if p.blocks[b].ref > 0 {
-			continue
-		}
-		if p.blocks[b].hashed {
-			hashed = append(hashed, b)
-		} else {
-			p.insertAfter(front, b)
-			front = b
-		}
-	}
-	for _, b := range hashed {
-		p.insertAfter(p.blocks[0].prev, b)
-	}
-	p.scratch = hashed[:0]
+	slices.Reverse(t)
+	p.Unpin(t)
 	p.tables[h] = t[:0]
 	p.spare = append(p.spare, h)
 }
