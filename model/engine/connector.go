@@ -199,7 +199,7 @@ func (o *Offload) chunkKeys(path []prefix.Segment, from, to int32, dst []kv.Chun
 		for path[s].Hi <= last {
 			s++
 		}
-		dst = append(dst, kv.Chunk(path[s].Stream, last))
+		dst = append(dst, kv.Chunk(path[s].Stream, c))
 	}
 	return dst
 }

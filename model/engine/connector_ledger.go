@@ -49,7 +49,7 @@ type Lookup struct {
 type side struct {
 	next    int32 // first chunk that was not stored or found
 	jobs    int32 // under way
-	loaded  int32 // tokens that came from the CPU tier at the last admission
+	gpu     int32 // tokens that its last load found in the GPU's prefix cache
 	arrived bool  // its load has been reported
 	last    int64 // number of the last step with work that it was scheduled in
 }
@@ -127,7 +127,7 @@ func (e *Engine) load(s Slot, f found) {
 	e.count(r, gpu)
 	e.ledger.count(r, l)
 	x := &e.ledger.side[s]
-	x.loaded, x.arrived = f.cpu, false
+	x.gpu, x.arrived = gpu, false
 	e.tier.load(e, s, l)
 	r.state = loading
 	r.computed = gpu + f.cpu
@@ -150,13 +150,11 @@ func (e *Engine) arrived(s Slot) bool {
 
 // admitted completes what is told about an admission.
 func (o *ledger) admitted(r *request, a *Admission) {
-	x := &o.side[a.Slot]
 	if r.computed == 0 {
-		x.loaded = 0
 		o.count(r, Lookup{Slot: a.Slot, GPU: a.Hit})
 		return
 	}
-	a.CPU = x.loaded
+	a.CPU = a.Hit - o.side[a.Slot].gpu
 }
 
 // count takes a lookup at admission into the statistics.

@@ -260,6 +260,31 @@ func TestConnectorJumps(t *testing.T) {
 	}
 }
 
+// TestConnectorHits has the hits by tier of a prompt that the CPU tier completes: of 64 tokens the GPU has 48 and the CPU
+// tier the rest, of which the last is computed anew (as vLLM does in golden o10).
+func TestConnectorHits(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Async = false
+	x := newTiered(cfg, OffloadConfig{CPUConfig: kv.CPUConfig{Chunks: 8}, BlocksPerChunk: 1, PromptOnly: true}, kv.NewExtent(32, true), 1)
+	var tree prefix.Tree
+	p := prefix.Prefix{Stream: tree.Root(), Tokens: 64}
+	var got []Admission
+	for range 2 {
+		x.loop.Add(Request{Prompt: p, MaxTokens: 2, Path: tree.Segments(prefix.Prefix{Stream: p.Stream, Tokens: 66}, cfg.BlockTokens, nil)})
+		for x.loop.HasRequests() {
+			x.turn()
+			got = append(got, x.loop.Admitted...)
+		}
+	}
+	if want := []Admission{{Slot: 0}, {Slot: 0, Hit: 63, CPU: 15}}; !slices.Equal(got, want) {
+		t.Errorf("admissions %+v, expected %+v", got, want)
+	}
+	o := x.loop.Offload()
+	if c := o.Counts; o.Resident() != 4 || c.StoredBlocks != 4 || c.LoadedBlocks != 1 || c.LoadJobs != 1 || c.StoreJobs != 1 || o.UnderWay() != 0 {
+		t.Errorf("%d blocks resident, %+v", o.Resident(), c)
+	}
+}
+
 // TestConnectorDoesNotAllocate counts allocations of decode steps, and of whole requests that hit the CPU tier, in
 // steady state.
 func TestConnectorDoesNotAllocate(t *testing.T) {

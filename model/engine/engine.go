@@ -99,7 +99,7 @@ type Step struct {
 // Admission is one request that went from waiting to running.
 type Admission struct {
 	Slot    Slot
-	Hit     int32 // tokens found in the prefix cache and in the CPU tier
+	Hit     int32 // tokens found in the prefix cache and the CPU tier and not computed
 	CPU     int32 // of these, loaded from the CPU tier
 	Resumed bool  // it had been preempted
 }

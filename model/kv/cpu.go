@@ -6,13 +6,13 @@ import (
 	"github.com/sluice-sim/sluice/prefix"
 )
 
-// ChunkKey names the content of a chunk: the stream that owns its last block, and the index of that block. Two chunks
-// of one size have the same key exactly if they hold the same tokens after the same tokens.
+// ChunkKey names the content of a chunk: the stream that owns its last block, and its position in the path. Two chunks of
+// one size have the same key exactly if they hold the same tokens after the same tokens.
 type ChunkKey uint64
 
-// Chunk is the key of the chunk whose last block is the given block of stream s.
-func Chunk(s prefix.StreamID, block int32) ChunkKey {
-	return ChunkKey(uint64(uint32(s))<<32 | uint64(uint32(block)))
+// Chunk is the key of chunk number at of a path, whose last block stream s owns.
+func Chunk(s prefix.StreamID, at int32) ChunkKey {
+	return ChunkKey(uint64(uint32(s))<<32 | uint64(uint32(at)))
 }
 
 // CPUConfig describes the CPU tier of a replica.
@@ -41,12 +41,24 @@ const storing int32 = -1
 // cpuEntry is a chunk that the tier holds, or, under ARC, remembers having evicted.
 type cpuEntry struct {
 	key        ChunkKey
-	slot       int32 // where it lies
-	ref        int32 // loads in flight; storing before its store has completed
-	prev, next int32 // in its list; next links unused entries
-	in         *cpuList
+	slot       int32  // where it lies
+	ref        int32  // loads in flight; storing before its store has completed
+	prev, next int32  // in its list; next links unused entries
 	call       uint32 // last call of PrepareStore that named it
+	in         listID
 }
+
+// listID names one of a tier's lists.
+type listID uint8
+
+const (
+	none listID = iota
+	recent
+	frequent
+	recentGhosts // keys of chunks evicted from recent
+	frequentGhosts
+	numLists
+)
 
 // cpuList is a list of entries, the one to be evicted first at the head.
 type cpuList struct {
@@ -71,11 +83,10 @@ type CPUTier struct {
 	pending   int32
 	call      uint32
 
-	// recent is LRU's list, of the evictable chunks alone. Under ARC recent (T1) and frequent (T2) hold every chunk, and
-	// the ghosts the keys of chunks evicted from them.
-	recent, frequent            cpuList
-	recentGhosts, frequentGhost cpuList
-	target                      float64 // ARC's size of recent
+	// LRU has one list, recent, of the evictable chunks alone. Under ARC recent (T1) and frequent (T2) hold every chunk,
+	// and the ghosts (B1, B2) what was evicted from them.
+	lists  [numLists]cpuList
+	target float64 // ARC's size of recent
 
 	counts  lookupCounts
 	victims []int32 // scratch
@@ -116,7 +127,7 @@ func (t *CPUTier) held(k ChunkKey) int32 {
 
 func (t *CPUTier) ghost(i int32) bool {
 	in := t.entries[i].in
-	return in == &t.recentGhosts || in == &t.frequentGhost
+	return in == recentGhosts || in == frequentGhosts
 }
 
 // Lookup tells what the tier has of a chunk. It counts towards the store threshold.
@@ -173,7 +184,7 @@ func (t *CPUTier) CompleteLoad(keys []ChunkKey) {
 func (t *CPUTier) release(i int32) {
 	t.evictable++
 	if !t.cfg.ARC {
-		t.push(&t.recent, i)
+		t.push(recent, i)
 	}
 }
 
@@ -235,7 +246,7 @@ func (t *CPUTier) insert(k ChunkKey, slot int32) {
 	}
 	t.entries[i] = cpuEntry{key: k, slot: slot, ref: storing, prev: nowhere, next: nowhere}
 	if t.cfg.ARC {
-		t.push(&t.recent, i)
+		t.push(recent, i)
 	}
 }
 

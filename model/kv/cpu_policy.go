@@ -1,15 +1,16 @@
 package kv
 
 func (t *CPUTier) clearLists() {
-	for _, l := range []*cpuList{&t.recent, &t.frequent, &t.recentGhosts, &t.frequentGhost} {
-		*l = cpuList{head: nowhere, tail: nowhere}
+	for l := range t.lists {
+		t.lists[l] = cpuList{head: nowhere, tail: nowhere}
 	}
 }
 
 // push puts entry i at the end of list l, where it is evicted last.
-func (t *CPUTier) push(l *cpuList, i int32) {
+func (t *CPUTier) push(id listID, i int32) {
 	x := &t.entries[i]
-	x.in, x.prev, x.next = l, l.tail, nowhere
+	l := &t.lists[id]
+	x.in, x.prev, x.next = id, l.tail, nowhere
 	if l.tail == nowhere {
 		l.head = i
 	} else {
@@ -22,7 +23,7 @@ func (t *CPUTier) push(l *cpuList, i int32) {
 // unlink takes entry i out of its list.
 func (t *CPUTier) unlink(i int32) {
 	x := &t.entries[i]
-	l := x.in
+	l := &t.lists[x.in]
 	if x.prev == nowhere {
 		l.head = x.next
 	} else {
@@ -33,11 +34,11 @@ func (t *CPUTier) unlink(i int32) {
 	} else {
 		t.entries[x.next].prev = x.prev
 	}
-	x.in = nil
+	x.in = none
 	l.len--
 }
 
-func (t *CPUTier) move(l *cpuList, i int32) {
+func (t *CPUTier) move(l listID, i int32) {
 	t.unlink(i)
 	t.push(l, i)
 }
@@ -55,15 +56,15 @@ func (t *CPUTier) Touch(keys []ChunkKey) {
 		switch {
 		case !t.cfg.ARC:
 			if x.ref == 0 {
-				t.move(&t.recent, i)
+				t.move(recent, i)
 			}
-		case x.in == &t.recent && x.ref != storing:
-			t.move(&t.frequent, i)
-		case x.in == &t.recentGhosts:
-			t.target = min(t.target+max(1, float64(t.frequentGhost.len)/float64(t.recentGhosts.len)), float64(t.cfg.Chunks))
+		case x.in == recent && x.ref != storing:
+			t.move(frequent, i)
+		case x.in == recentGhosts:
+			t.target = min(t.target+max(1, float64(t.lists[frequentGhosts].len)/float64(t.lists[recentGhosts].len)), float64(t.cfg.Chunks))
 			t.move(x.in, i)
-		case x.in == &t.frequentGhost:
-			t.target = max(t.target-max(1, float64(t.recentGhosts.len)/float64(t.frequentGhost.len)), 0)
+		case x.in == frequentGhosts:
+			t.target = max(t.target-max(1, float64(t.lists[recentGhosts].len)/float64(t.lists[frequentGhosts].len)), 0)
 			t.move(x.in, i)
 		default:
 			t.move(x.in, i)
@@ -75,17 +76,17 @@ func (t *CPUTier) Touch(keys []ChunkKey) {
 // changes nothing and returns false.
 func (t *CPUTier) evict(n int32) bool {
 	t.victims = t.victims[:0]
-	recent, frequent := t.recent.head, t.frequent.head
-	left := t.recent.len // of the recent ones, with the victims so far gone
+	once, often := t.lists[recent].head, t.lists[frequent].head
+	left := t.lists[recent].len // with the victims so far gone
 	for ; n > 0; n-- {
 		i := nowhere
 		if left >= int32(t.target) {
-			if i, recent = t.idle(recent); i != nowhere {
+			if i, once = t.idle(once); i != nowhere {
 				left--
 			}
 		}
 		if i == nowhere {
-			if i, frequent = t.idle(frequent); i == nowhere {
+			if i, often = t.idle(often); i == nowhere {
 				return false
 			}
 		}
@@ -101,14 +102,14 @@ func (t *CPUTier) evict(n int32) bool {
 		case !t.cfg.ARC:
 			t.unlink(i)
 			t.drop(i)
-		case x.in == &t.recent:
-			t.move(&t.recentGhosts, i)
+		case x.in == recent:
+			t.move(recentGhosts, i)
 		default:
-			t.move(&t.frequentGhost, i)
+			t.move(frequentGhosts, i)
 		}
 	}
-	t.trim(&t.recentGhosts)
-	t.trim(&t.frequentGhost)
+	t.trim(recentGhosts)
+	t.trim(frequentGhosts)
 	return true
 }
 
@@ -124,9 +125,9 @@ func (t *CPUTier) idle(i int32) (found, next int32) {
 }
 
 // trim forgets the oldest ghosts beyond the capacity of the tier.
-func (t *CPUTier) trim(l *cpuList) {
-	for l.len > t.cfg.Chunks {
-		i := l.head
+func (t *CPUTier) trim(l listID) {
+	for t.lists[l].len > t.cfg.Chunks {
+		i := t.lists[l].head
 		t.unlink(i)
 		t.drop(i)
 	}

@@ -7,6 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-sim/sluice/prefix"
 )
 
 // cpuOps is a recorded file of calls of vLLM's CPUOffloadingManager.
@@ -169,4 +173,106 @@ func TestCPUTierGolden(t *testing.T) {
 		}
 		replay(t, path, 8, 3785)
 	})
+}
+
+// TestLookupCounts holds the counts behind a store threshold against the obvious ones: a list of keys, the one looked
+// up longest ago first.
+func TestLookupCounts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(1, 12).Draw(t, "limit")
+		c := lookupCounts{index: newChunkIndex(), order: cpuList{nowhere, nowhere, 0}, limit: limit}
+		var order []ChunkKey
+		counts := map[ChunkKey]int32{}
+		for range 200 {
+			k := Chunk(prefix.StreamID(rapid.Int32Range(0, 3).Draw(t, "stream")), rapid.Int32Range(0, 4).Draw(t, "block"))
+			if i := slices.Index(order, k); i >= 0 {
+				order = slices.Delete(order, i, i+1)
+			} else if len(order) == limit {
+				delete(counts, order[0])
+				order = order[1:]
+			}
+			order = append(order, k)
+			counts[k]++
+			c.add(k)
+			for s := range prefix.StreamID(4) {
+				for b := range int32(5) {
+					if got, want := c.get(Chunk(s, b)), counts[Chunk(s, b)]; got != want {
+						t.Fatalf("stream %d block %d: count %d, expected %d", s, b, got, want)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestChunkIndex holds the index against a map, with keys that lie close together as those of streams do.
+func TestChunkIndex(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		x := newChunkIndex()
+		truth := map[ChunkKey]int32{}
+		for i := range int32(400) {
+			k := Chunk(prefix.StreamID(rapid.Int32Range(0, 40).Draw(t, "stream")), rapid.Int32Range(0, 3).Draw(t, "block"))
+			if rapid.IntRange(0, 2).Draw(t, "operation") > 0 {
+				x.set(k, i)
+				truth[k] = i
+			} else {
+				x.remove(k)
+				delete(truth, k)
+			}
+		}
+		if x.used != len(truth) {
+			t.Fatalf("%d keys, expected %d", x.used, len(truth))
+		}
+		for s := range prefix.StreamID(41) {
+			for b := range int32(4) {
+				want, ok := truth[Chunk(s, b)]
+				if !ok {
+					want = nowhere
+				}
+				if got := x.get(Chunk(s, b)); got != want {
+					t.Fatalf("stream %d block %d: %d, expected %d", s, b, got, want)
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkCPUTier is one turn of a session of 100,000 tokens in blocks of 16: look up and touch all its chunks, store
+// 60 new ones, under steady eviction.
+func BenchmarkCPUTier(b *testing.B) {
+	for _, arc := range []bool{false, true} {
+		b.Run(map[bool]string{false: "lru", true: "arc"}[arc], func(b *testing.B) {
+			const chunks, sessions, fresh = 6250, 20, 60
+			t := NewCPUTier(CPUConfig{Chunks: chunks * sessions, ARC: arc})
+			keys := make([]ChunkKey, chunks)
+			var which, slots []int32
+			turn := func(s, n int) {
+				for i := range keys {
+					keys[i] = Chunk(prefix.StreamID(s), int32(n*fresh+i))
+				}
+				for _, k := range keys {
+					if t.Lookup(k) == Absent {
+						break
+					}
+				}
+				t.Touch(keys)
+				which, slots, _ = t.PrepareStore(keys, which[:0], slots[:0])
+				t.Touch(keys)
+				for i, w := range which {
+					keys[i] = keys[w]
+				}
+				t.CompleteStore(keys[:len(which)], true)
+				t.Evicted, t.EvictedKeys = t.Evicted[:0], t.EvictedKeys[:0]
+			}
+			for i := range 4 * sessions {
+				turn(i%sessions, i/sessions)
+			}
+			b.ReportAllocs()
+			n := 4 * sessions
+			for b.Loop() {
+				turn(n%sessions, n/sessions)
+				n++
+			}
+		})
+	}
 }
