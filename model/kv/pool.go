@@ -5,6 +5,8 @@
 // oracle of the tests. Extent keeps runs of blocks, so that its cost does not grow with the length of a context. Both
 // agree on everything that has no block id in it.
 //
+// Behind the GPU there can be a CPU tier: CPUTier keeps chunks of blocks in the memory of the host.
+//
 // Content is named by (stream, block index); see package prefix. A block is hittable once it is registered, stays so
 // when its last holder releases it, and is evicted only when it is allocated again.
 package kv

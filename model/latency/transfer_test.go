@@ -134,3 +134,29 @@ func TestFindLink(t *testing.T) {
 		t.Errorf("%d links, expected 14", len(Links()))
 	}
 }
+
+// TestTransferQueue has transfers over a link of 1 GB/s, or 0.75 in each direction when both are busy: in picoseconds a
+// byte takes 1,000 or 1,333.
+func TestTransferQueue(t *testing.T) {
+	q := NewTransferQueue(&Link{Setup: 1e-9, Rate: 1e9, Duplex: 1.5})
+	for i, c := range []struct {
+		now        int64
+		d          Direction
+		bytes      int64
+		begin, end int64
+	}{
+		{0, ToGPU, 10, 0, 11_000},
+		{5_000, ToGPU, 10, 11_000, 22_000},  // behind the first
+		{6_000, ToHost, 3, 6_000, 11_000},   // the other direction is busy
+		{7_000, ToHost, 30, 11_000, 52_000}, // still
+		{22_000, ToGPU, 10, 22_000, 36_333}, // the other direction is busy
+		{60_000, ToHost, 10, 60_000, 71_000},
+	} {
+		if begin, end := q.Submit(c.now, c.d, 1, c.bytes); begin != c.begin || end != c.end {
+			t.Errorf("transfer %d runs from %d to %d, expected %d to %d", i, begin, end, c.begin, c.end)
+		}
+	}
+	if q.Free(ToGPU) != 36_333 || q.Free(ToHost) != 71_000 {
+		t.Errorf("free at %d and %d", q.Free(ToGPU), q.Free(ToHost))
+	}
+}
