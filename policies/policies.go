@@ -85,6 +85,7 @@ const (
 	ReplicaDown                           // Replica
 	ReplicaDraining                       // Replica: takes nothing new
 	Woke                                  // the time asked for with NextWake has come
+	ReplicaRestarted                      // Replica: its process is a new one; what it held and ran is gone
 )
 
 // ProbeOutcome is how a probe ended.

@@ -76,7 +76,7 @@ func TestOrderOfFactsDoesNotMatter(t *testing.T) {
 	const replicas = 3
 	for _, a := range arms() {
 		if a.gate == "session" {
-			continue
+			continue // it probes
 		}
 		t.Run(a.gate+"/"+a.router, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
@@ -105,7 +105,7 @@ func TestOrderOfFactsDoesNotMatter(t *testing.T) {
 // The ties are taken out by giving every replica another load.
 func TestRelabellingReplicas(t *testing.T) {
 	const replicas = 4
-	for _, name := range []string{"least-requests", "vllm-dp", "lmetric", "smetric", "smetric-figure"} {
+	for _, name := range []string{"least-requests", "least-pending-tokens", "least-work", "vllm-dp", "lmetric", "smetric", "smetric-figure"} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				ids := []policies.ReplicaID{0, 1, 2, 3}
@@ -163,7 +163,8 @@ func (s *steered) Route(policies.Time, *policies.View, *policies.Turn) (policies
 
 // In steady state a Step allocates nothing: arrivals, KV events, samples, first tokens and ends of 64 threads in turn.
 func TestStepDoesNotAllocate(t *testing.T) {
-	for _, router := range []string{"round-robin", "least-requests", "sticky", "vllm-dp", "lmetric", "bailian", "smetric", "smetric-figure"} {
+	for _, d := range catalog.Routers() {
+		router := d.Name
 		for _, gate := range []string{"none", "max-sessions", "session"} {
 			tree := &prefix.Tree{}
 			tree.Root()

@@ -222,9 +222,8 @@ func (v *View) setState(r ReplicaID, s ReplicaState) bool {
 		return false
 	}
 	v.replicas[r].state = s
-	if s == Down { // what it held is lost, and what it said is out of date
-		v.replicas[r].sample = Sample{}
-		v.index.clear(r)
+	if s == Down {
+		v.forget(r)
 	}
 	v.up = v.up[:0]
 	for i := range v.replicas {
@@ -233,6 +232,12 @@ func (v *View) setState(r ReplicaID, s ReplicaState) bool {
 		}
 	}
 	return true
+}
+
+// forget drops what r said: what it held is lost, and its figures are out of date.
+func (v *View) forget(r ReplicaID) {
+	v.replicas[r].sample = Sample{}
+	v.index.clear(r)
 }
 
 func (v *View) setSample(r ReplicaID, s Sample) bool {

@@ -62,14 +62,19 @@ func TestErrors(t *testing.T) {
 		return err
 	}
 	num := func(x float64) policies.Value { return policies.Value{Number: x} }
+	var names []string
+	for _, d := range catalog.Routers() {
+		names = append(names, d.Name)
+	}
+	routers := strings.Join(names, ", ")
 	for _, c := range []struct {
 		err  error
 		want string
 	}{
 		{gate("sesion", nil), `no gate "sesion"; did you mean "session"?`},
-		{router("rr", nil), `no router "rr"; there are round-robin, least-requests, sticky, vllm-dp, lmetric, bailian, smetric, smetric-figure, oracle`},
+		{router("rr", nil), `no router "rr"; there are ` + routers},
 		{router("smetrics", nil), `no router "smetrics"; did you mean "smetric"?`},
-		{router("session", nil), `no router "session"; there are round-robin, least-requests, sticky, vllm-dp, lmetric, bailian, smetric, smetric-figure, oracle`},
+		{router("session", nil), `no router "session"; there are ` + routers},
 		{gate("session", policies.Params{"high_watermrk": num(.9)}), `session: no knob "high_watermrk"; did you mean "high_watermark"?`},
 		{gate("none", policies.Params{"x": num(.9)}), `none: no knob "x"; it has none`},
 		{gate("session", policies.Params{"preset": {Text: "shipped"}}), `session: preset is "shipped"; did you mean "as-shipped"?`},

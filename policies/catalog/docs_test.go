@@ -61,7 +61,7 @@ Reasons in results: ` + reasons(policies.Ungated, policies.ClientLeft) + `.
 		section(&b, d)
 	}
 	b.WriteString(`
-Reasons in results: ` + reasons(policies.InTurn, policies.Predicted) + `.
+Reasons in results: ` + reasons(policies.InTurn, policies.Hotspot) + `.
 `)
 	return b.String()
 }
