@@ -1,0 +1,90 @@
+package decisionlog_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-sim/sluice/policies/catalog"
+	"github.com/sluice-sim/sluice/policies/decisionlog"
+	"github.com/sluice-sim/sluice/results"
+	"github.com/sluice-sim/sluice/sim"
+)
+
+// A log of every pair of gate and router replays alone to the same commands, and writing it changes no row of the run.
+func TestEveryPairReplays(t *testing.T) {
+	timedOut, held := 0, 0
+	for _, g := range catalog.Gates() {
+		for _, r := range catalog.Routers() {
+			plain := &sink{}
+			_, err := sim.Run(context.Background(), world(t, g.Name, r.Name, 1), plain)
+			check(t, err)
+			log, turns := record(t, world(t, g.Name, r.Name, 1))
+			if !slices.Equal(turns, plain.turns) {
+				t.Errorf("%s with %s: logging changes the run", g.Name, r.Name)
+			}
+			out, err := decisionlog.Replay(lines(log))
+			if err != nil {
+				t.Errorf("%s with %s: %v", g.Name, r.Name, err)
+			}
+			if out.Steps < 100 || out.Commands < 100 {
+				t.Errorf("%s with %s: %d steps and %d commands only", g.Name, r.Name, out.Steps, out.Commands)
+			}
+			timedOut += count(turns, func(x *results.Turn) bool { return x.Outcome == results.TimedOut })
+			held += count(turns, func(x *results.Turn) bool { return x.GateHolds > 0 })
+		}
+	}
+	if timedOut == 0 || held == 0 {
+		t.Errorf("%d attempts timed out and %d were held: the world is too quiet to test with", timedOut, held)
+	}
+}
+
+func count(turns []results.Turn, is func(*results.Turn) bool) int {
+	n := 0
+	for i := range turns {
+		if is(&turns[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// A policy that draws depends on the seed of the header; one that does not draw does not.
+func TestSeed(t *testing.T) {
+	for router, draws := range map[string]bool{"bailian": true, "lmetric": false} {
+		log, _ := record(t, world(t, "none", router, 1))
+		other := bytes.Replace(log, []byte(`"seed":1,`), []byte(`"seed":2,`), 1)
+		_, err := decisionlog.Replay(lines(other))
+		var d *decisionlog.Difference
+		if errors.As(err, &d) != draws || (err == nil) == draws {
+			t.Errorf("%s with another seed: %v", router, err)
+		}
+		if d != nil && (!strings.Contains(d.Expected, `"dispatch"`) && !strings.Contains(d.Expected, `"admit"`) || d.Got == d.Expected || d.Line < 3) {
+			t.Errorf("the difference is not told: %v", d)
+		}
+	}
+}
+
+// What the knobs of the header say is what is built.
+func TestKnobs(t *testing.T) {
+	log, _ := record(t, world(t, "session", "least-requests", 1))
+	other := bytes.Replace(log, []byte(`"high_watermark":0.85`), []byte(`"high_watermark":0.01`), 1)
+	var d *decisionlog.Difference
+	if _, err := decisionlog.Replay(lines(other)); bytes.Equal(log, other) || !errors.As(err, &d) {
+		t.Errorf("another watermark: %v", err)
+	}
+	for _, x := range []struct{ from, to, want string }{
+		{`"high_watermark":0.85`, `"high_watermark":11`, "line 1: session: high_watermark is 11, must be from 0 to 10 fraction"},
+		{`"high_watermark":0.85`, `"high_watermark":"0.85"`, "line 1: session: knob high_watermark is missing or of another type; the log was written by another version"},
+		{`"high_watermark"`, `"high_watermrk"`, "line 1: session: knob high_watermark is missing or of another type; the log was written by another version"},
+		{`"name":"least-requests"`, `"name":"least-request"`, `line 1: no router "least-request"; did you mean "least-requests"?`},
+	} {
+		_, err := decisionlog.Replay(lines(bytes.Replace(log, []byte(x.from), []byte(x.to), 1)))
+		if err == nil || err.Error() != x.want {
+			t.Errorf("%s: got %v\nwant %s", x.to, err, x.want)
+		}
+	}
+}
