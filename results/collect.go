@@ -178,8 +178,14 @@ func engineOf(totals *Totals) Engine {
 	for _, ps := range totals.BusyPS {
 		busy += Seconds(ps)
 	}
-	return Engine{Admissions: totals.EngineAdmissions, Preemptions: totals.Preemptions, Steps: totals.Steps,
+	e := Engine{Admissions: totals.EngineAdmissions, Preemptions: totals.Preemptions, Steps: totals.Steps,
 		PrefillBusy: ratio(Seconds(totals.PrefillBusyPS), busy), DecodeBusy: ratio(Seconds(totals.DecodeBusyPS), busy)}
+	if t := totals.CPUTier; t != nil {
+		e.CPUTier = &CPUTier{CapacityTokens: t.CapacityTokens, LoadedTokens: t.LoadedTokens, StoredTokens: t.StoredTokens,
+			EvictedTokens: t.EvictedTokens, Loads: t.Loads, Stores: t.Stores, RefusedStores: t.RefusedStores, Flushes: t.Flushes,
+			LoadBusyS: Seconds(t.LoadBusyPS), StoreBusyS: Seconds(t.StoreBusyPS), StallShare: ratio(Seconds(totals.TransferBusyPS), busy)}
+	}
+	return e
 }
 
 func (c *Collector) waste(totals *Totals) Waste {

@@ -116,6 +116,8 @@ type Totals struct {
 	BusyPS            []int64 // per replica
 	PrefillBusyPS     int64   // part of the busy time that the prefill tokens of steps caused
 	DecodeBusyPS      int64
+	TransferBusyPS    int64       // by which loads from the CPU tier lengthened steps
+	CPUTier           *TierTotals // nil without a CPU tier
 	WasteTokens       [NumCauses]int64
 	ITL               *Histogram // pooled inter-token gaps, picoseconds
 	EngineAdmissions  int64      // requests that the engines took in
@@ -128,6 +130,16 @@ type Totals struct {
 	LeasesLive        int64
 	PolicySteps       int64 // calls of the decision core; not in files, since it depends on how the simulator steps
 	Events            int64 // simulator events; likewise
+}
+
+// TierTotals counts what moved between the GPUs and the CPU tier.
+type TierTotals struct {
+	CapacityTokens               int64 // of one replica
+	LoadedTokens, StoredTokens   int64
+	EvictedTokens                int64
+	Loads, Stores, RefusedStores int64 // jobs
+	Flushes                      int64 // stores that a step had to wait for
+	LoadBusyPS, StoreBusyPS      int64 // time that the links were busy, over all replicas
 }
 
 // Count is a labelled number.

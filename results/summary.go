@@ -231,6 +231,22 @@ type Engine struct {
 	Steps       int64    `json:"steps" doc:"engine steps that computed something"`
 	PrefillBusy *float64 `json:"prefill_busy_share" doc:"share of the busy time that prefill tokens caused"`
 	DecodeBusy  *float64 `json:"decode_busy_share" doc:"share of the busy time that decode tokens caused"`
+	CPUTier     *CPUTier `json:"cpu_tier,omitempty" doc:"transfers between the GPUs and the CPU tier; absent without one"`
+}
+
+// CPUTier is what moved between the GPUs and the CPU tier; absent without one.
+type CPUTier struct {
+	CapacityTokens int64    `json:"capacity_tokens" doc:"size of the CPU tier of one replica"`
+	LoadedTokens   int64    `json:"loaded_tokens" doc:"tokens loaded into GPU blocks"`
+	StoredTokens   int64    `json:"stored_tokens" doc:"tokens stored from GPU blocks"`
+	EvictedTokens  int64    `json:"evicted_tokens" doc:"tokens evicted from the CPU tier"`
+	Loads          int64    `json:"loads" doc:"load transfers"`
+	Stores         int64    `json:"stores" doc:"store transfers"`
+	RefusedStores  int64    `json:"refused_stores" doc:"stores for which the CPU tier had no room"`
+	Flushes        int64    `json:"flushes" doc:"stores that a step had to wait for"`
+	LoadBusyS      float64  `json:"load_busy_s" doc:"time that links were busy loading, over all replicas"`
+	StoreBusyS     float64  `json:"store_busy_s" doc:"likewise storing"`
+	StallShare     *float64 `json:"stall_share" doc:"share of the busy time by which loads lengthened steps"`
 }
 
 // Leases counts admitted attempts by how they ended.

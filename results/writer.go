@@ -31,6 +31,7 @@ type Writer struct {
 	turns     *table[turnColumns]
 	sessions  *table[sessionColumns]
 	samples   *table[sampleColumns]
+	attached  []*attachment
 }
 
 // Create starts the folder of a run.
@@ -115,6 +116,11 @@ func (w *Writer) complete(summary *Summary) error {
 	if err := errors.Join(w.turns.finish(), w.sessions.finish(), w.samples.finish()); err != nil {
 		return err
 	}
+	for _, a := range w.attached {
+		if err := a.finish(); err != nil {
+			return err
+		}
+	}
 	if err := writeJSON(w.fs, filepath.Join(w.dir, SummaryFile), summary); err != nil {
 		return err
 	}
@@ -136,6 +142,9 @@ func (w *Writer) close() {
 	w.turns.close()
 	w.sessions.close()
 	w.samples.close()
+	for _, a := range w.attached {
+		a.close()
+	}
 }
 
 func writeJSON(fsys FS, path string, v any) error {

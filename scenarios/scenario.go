@@ -90,7 +90,18 @@ type Cluster struct {
 	OverheadGiB    float64
 	Calibration    string // "none" or the name of a deployment calibration
 	InfiniteCache  bool
+	CPUTier        CPUTier
 	Engine         Engine
+}
+
+// CPUTier is the host memory for KV behind each replica.
+type CPUTier struct {
+	GiB            float64 // 0: none
+	Eviction       string  // lru or arc
+	BlocksPerChunk int64
+	StoreThreshold int64
+	PromptOnly     bool
+	Overlap        string // asynchronous, blocking or layer-wise
 }
 
 // Engine holds vLLM's options under vLLM's names.

@@ -78,9 +78,12 @@ func (r *run) arrive(turn int32, now int64) {
 	if r.cfg.Ceiling != nil {
 		x.row.CeilingTokens = r.cfg.Ceiling[t.session][t.index]
 	}
+	if c := r.cfg.CPUTier; c != nil {
+		x.row.CeilingTokens = c.ceiling(x.row.CeilingTokens, x.row.PromptTokens, r.cfg.Engine.BlockTokens)
+	}
 	if t.attempts > 1 {
 		// A former attempt may have computed all of the prompt.
-		x.row.CeilingTokens = (rec.Prompt.Tokens - 1) / r.cfg.Engine.BlockTokens * r.cfg.Engine.BlockTokens
+		x.row.CeilingTokens = max(x.row.CeilingTokens, (rec.Prompt.Tokens-1)/r.cfg.Engine.BlockTokens*r.cfg.Engine.BlockTokens)
 	}
 	if r.cfg.IdleLatency {
 		r.idleLatency(x)
@@ -204,7 +207,7 @@ func (r *run) engineFinished(i, a int32) {
 	}
 	r.fact(policies.Fact{
 		Kind: policies.Finished, Attempt: x.id, Replica: policies.ReplicaID(i), PromptTokens: x.prompt.Tokens,
-		OutputTokens: x.row.OutputTokens, HitTokens: x.row.HitGPU, Preemptions: x.row.Preemptions,
+		OutputTokens: x.row.OutputTokens, HitTokens: x.row.HitGPU + x.row.HitCPU, Preemptions: x.row.Preemptions,
 	})
 	if x.gone {
 		r.endAttempt(a, r.now)

@@ -33,7 +33,7 @@ func (r *run) probeReached(q int32) {
 	i := r.probes[q].replica
 	p := &r.replicas[i]
 	r.interrupt(i)
-	if p.blocked && p.flight[0].end > r.now {
+	if p.blocked && p.flight[0].computes && p.flight[0].end > r.now {
 		p.probes = append(p.probes, q)
 		return
 	}

@@ -30,6 +30,8 @@ type replica struct {
 	queries int64           // prefix-cache counters
 	hits    int64
 
+	tier tier
+
 	inFlight int32
 	series   series
 
@@ -63,6 +65,7 @@ func (r *run) pump(i int32) {
 	if p.blocked { // inputs wait for the end of the step
 		if len(p.inbox)+len(p.aborts) > 0 {
 			r.interrupt(i)
+			r.endWait(i)
 		}
 		return
 	}
@@ -139,27 +142,41 @@ func (r *run) scheduled(i int32, st *engine.Step) {
 	}
 	r.noteContent(i)
 	t := span{start: max(r.now, p.freeAt), computes: st.Tokens > 0}
-	t.end = t.start
+	d := int64(0)
 	if t.computes {
-		d := r.cfg.Law.Picoseconds(&st.Shape)
-		t.end += d
+		d = r.stepTime(st)
 		r.totals.Steps++
-		decode := int64(0)
-		if len(st.Shape.Prefill) == 0 {
-			decode = d
-		} else if st.Shape.DecodeRows > 0 {
-			decode = r.cfg.Law.Picoseconds(&latency.Batch{
-				DecodeRows: st.Shape.DecodeRows, DecodeContext: st.Shape.DecodeContext,
-				DecodeWindowed: st.Shape.DecodeWindowed, Sampled: st.Shape.DecodeRows,
-			})
-		}
-		decode = min(decode, d)
-		r.totals.DecodeBusyPS += decode
-		r.totals.PrefillBusyPS += d - decode
+	}
+	longer := int64(0)
+	if p.tier.offload != nil {
+		t.start, longer = p.tier.begin(r.cfg.CPUTier, t.start, d)
+		r.totals.TransferBusyPS += longer
+	}
+	t.end = t.start + d + longer
+	if !t.computes && p.tier.offload != nil {
+		t.end = p.tier.wait(t.start)
 	}
 	p.freeAt = t.end
 	p.flight[p.depth] = t
 	p.depth++
+}
+
+// stepTime is what the law says, and what of it the decoding requests would take by themselves.
+func (r *run) stepTime(st *engine.Step) int64 {
+	d := r.cfg.Law.Picoseconds(&st.Shape)
+	decode := int64(0)
+	if len(st.Shape.Prefill) == 0 {
+		decode = d
+	} else if st.Shape.DecodeRows > 0 {
+		decode = r.cfg.Law.Picoseconds(&latency.Batch{
+			DecodeRows: st.Shape.DecodeRows, DecodeContext: st.Shape.DecodeContext,
+			DecodeWindowed: st.Shape.DecodeWindowed, Sampled: st.Shape.DecodeRows,
+		})
+	}
+	decode = min(decode, d)
+	r.totals.DecodeBusyPS += decode
+	r.totals.PrefillBusyPS += d - decode
+	return d
 }
 
 // stepEnded processes the output of the oldest step in flight.
@@ -172,6 +189,9 @@ func (r *run) stepEnded(i int32) {
 	p.flight[0] = p.flight[1]
 	p.depth--
 	r.applyAborts(i)
+	if p.tier.offload != nil {
+		p.tier.report(r.now)
+	}
 	p.loop.Complete()
 	gap, run := int64(-1), int64(0) // equal gaps are recorded together
 	for _, s := range p.loop.Sampled {
@@ -180,7 +200,7 @@ func (r *run) stepEnded(i int32) {
 		p.series.cur.OutputTokens++
 		if x.row.FirstTokenPS == results.Missing {
 			x.row.FirstTokenPS = r.now
-			r.fact(policies.Fact{Kind: policies.FirstToken, Attempt: x.id, Replica: policies.ReplicaID(i), PromptTokens: x.prompt.Tokens, HitTokens: x.row.HitGPU})
+			r.fact(policies.Fact{Kind: policies.FirstToken, Attempt: x.id, Replica: policies.ReplicaID(i), PromptTokens: x.prompt.Tokens, HitTokens: x.row.HitGPU + x.row.HitCPU})
 		} else {
 			g := r.now - x.lastToken
 			x.row.ITLMaxPS = max(x.row.ITLMaxPS, g)

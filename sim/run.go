@@ -329,6 +329,13 @@ func (r *run) finish() {
 		p.series.finish(p, end)
 		r.totals.BusyPS[i] = p.series.total
 	}
+	if c := r.cfg.CPUTier; c != nil {
+		b := int64(r.cfg.Engine.BlockTokens)
+		r.totals.CPUTier = &results.TierTotals{CapacityTokens: int64(c.Chunks) * int64(c.BlocksPerChunk) * b}
+		for i := range r.replicas {
+			r.replicas[i].tier.add(r.totals.CPUTier, b, int64(c.BlocksPerChunk))
+		}
+	}
 	most := 0
 	for i := range r.replicas {
 		most = max(most, len(r.replicas[i].series.rows))
@@ -392,7 +399,7 @@ func (r *run) checkInstant() error {
 			return fmt.Errorf("replica %d at %.6f s: %d attempts in flight by count, %d by list, %d in the engine", i, float64(r.now)/1e12, p.inFlight, inFlight[i], inside)
 		}
 		pool := p.loop.Pool()
-		if pool.Free() < 0 || pool.Free() > pool.Usable() || (p.loop.Running() == 0 && pool.Free() != pool.Usable()) {
+		if pool.Free() < 0 || pool.Free() > pool.Usable() || (p.tier.offload == nil && p.loop.Running() == 0 && pool.Free() != pool.Usable()) {
 			return fmt.Errorf("replica %d at %.6f s: %d of %d blocks free with %d requests running", i, float64(r.now)/1e12, pool.Free(), pool.Usable(), p.loop.Running())
 		}
 		if u := p.loop.Usage(); math.IsNaN(u) || u < 0 || u > 1 {

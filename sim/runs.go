@@ -25,7 +25,10 @@ func (r *run) begin(i int32) {
 		if d := p.loop.DecodeRun(); d.Steps > 1 {
 			p.decoding = decodeRun{active: true, left: d.Steps, rows: int64(d.Rows), context: d.Context, windowed: d.Windowed, below: int64(d.Below)}
 			p.decoding.a, p.decoding.b, p.decoding.c = r.cfg.Law.DecodeCoefficients(d.Rows)
-			end = p.endOf(d.Steps)
+			if at, ok := p.tier.next(); ok { // the step that ends then tells the engine of the transfer
+				p.decoding.left = p.endedBefore(at)
+			}
+			end = p.endOf(p.decoding.left)
 		}
 	}
 	r.agenda.push(end, stepEnds, i, p.runEpoch)

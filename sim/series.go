@@ -42,6 +42,9 @@ func (s *series) close(p *replica, end int64) {
 	c.InFlight = p.inFlight
 	c.Usage = p.loop.Usage()
 	c.ResidentTokens = p.loop.Pool().Cached() * int64(p.loop.Config().BlockTokens)
+	if o := p.tier.offload; o != nil {
+		c.CPUTokens = o.Resident() * int64(p.loop.Config().BlockTokens)
+	}
 	s.rows = append(s.rows, *c)
 	if len(s.rows) == s.limit {
 		s.merge()

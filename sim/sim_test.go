@@ -183,6 +183,14 @@ func randomWorld(t *testing.T, rt *rapid.T) *Config {
 		RetryDelayPS: int64(rapid.SampledFrom([]float64{0, 1e11}).Draw(rt, "retry delay")), CancelUpstream: rapid.Bool().Draw(rt, "cancel"),
 	}
 	c.Signals.KVEventDelayPS = int64(rapid.SampledFrom([]float64{0, 2e11}).Draw(rt, "kv delay"))
+	if rapid.Bool().Draw(rt, "cpu tier") {
+		c.CPUTier = cpuTier(t, c, int32(rapid.IntRange(300, 20000).Draw(rt, "cpu blocks")))
+		c.CPUTier.ARC = rapid.Bool().Draw(rt, "arc")
+		c.CPUTier.BlocksPerChunk = int32(rapid.SampledFrom([]int{1, 1, 4}).Draw(rt, "blocks per chunk"))
+		c.CPUTier.PromptOnly = rapid.Bool().Draw(rt, "prompt only")
+		c.CPUTier.StoreThreshold = int32(rapid.SampledFrom([]int{0, 0, 2}).Draw(rt, "store threshold"))
+		c.CPUTier.Overlap = latency.Overlap(rapid.IntRange(0, 2).Draw(rt, "overlap"))
+	}
 	return c
 }
 
@@ -197,17 +205,17 @@ func conserved(t *rapid.T, c *Config, out *rows, totals *results.Totals) {
 		}
 		computed += int64(x.ComputedTokens)
 		if x.ScheduledPS != results.Missing {
-			hit += int64(x.HitGPU)
+			hit += int64(x.HitGPU) + int64(x.HitCPU)
 			prompt += int64(x.PromptTokens)
 		}
-		if x.HitGPU > x.CeilingTokens {
+		if x.HitGPU+x.HitCPU > x.CeilingTokens {
 			t.Fatalf("turn %+v hits more than its ceiling", x)
 		}
 		if x.Outcome == results.Finished {
 			if x.FirstTokenPS > x.DonePS || x.ScheduledPS > x.FirstTokenPS || x.SentPS > x.ScheduledPS || x.AdmittedPS > x.SentPS || x.ArrivalPS > x.AdmittedPS {
 				t.Fatalf("times of %+v are out of order", x)
 			}
-			if x.Preemptions == 0 && x.ComputedTokens+x.HitGPU != x.PromptTokens {
+			if x.Preemptions == 0 && x.ComputedTokens+x.HitGPU+x.HitCPU != x.PromptTokens {
 				t.Fatalf("turn %+v: computed and hit tokens are not the prompt", x)
 			}
 		}
@@ -234,7 +242,7 @@ func conserved(t *rapid.T, c *Config, out *rows, totals *results.Totals) {
 	for _, b := range totals.BusyPS {
 		busy += b
 	}
-	if s.ComputedTokens != computed || s.HitTokens != hit || s.PromptTokens != prompt || s.BusyPS != busy || totals.PrefillBusyPS+totals.DecodeBusyPS < busy {
+	if s.ComputedTokens != computed || s.HitTokens != hit || s.PromptTokens != prompt || s.BusyPS != busy || totals.PrefillBusyPS+totals.DecodeBusyPS+totals.TransferBusyPS < busy {
 		t.Fatalf("samples %+v do not add up to the rows (computed %d, hit %d, prompt %d) and totals (busy %d)", s, computed, hit, prompt, busy)
 	}
 	if totals.LeasesLive != 0 {

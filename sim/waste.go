@@ -56,7 +56,8 @@ func (r *run) admitted(i, a int32, adm engine.Admission) {
 		return
 	}
 	x.row.ScheduledPS = r.now
-	x.row.HitGPU = adm.Hit
+	x.row.HitCPU = min(adm.CPU, adm.Hit)
+	x.row.HitGPU = adm.Hit - x.row.HitCPU
 	x.reached = adm.Hit
 	p.series.cur.PromptTokens += int64(x.prompt.Tokens)
 	p.series.cur.HitTokens += int64(adm.Hit)

@@ -145,3 +145,15 @@ func generated(t testing.TB, preset string, knobs map[string]float64) *traces.Tr
 	}
 	return tr
 }
+
+// cpuTier is host memory for a number of blocks behind each replica of c.
+func cpuTier(t testing.TB, c *Config, blocks int32) *CPUTier {
+	t.Helper()
+	link, err := latency.FindLink("pcie5_dma")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &CPUTier{BlockBytes: int64(c.Engine.BlockTokens) * 131072, Link: link, Layers: 32}
+	x.Chunks, x.BlocksPerChunk, x.PromptOnly = blocks, 1, true
+	return x
+}

@@ -95,6 +95,9 @@ func bind(sc *scenarios.Scenario, w *workload) (*sim.Config, error) {
 		KVBlocks: blocks, Law: law, IntervalPS: rounded(sc.Output.IntervalS * 1e12), MaxSamples: 5000,
 		IdleLatency: sc.SLO != (scenarios.SLO{}),
 	}
+	if cfg.CPUTier, err = cpuTier(sc, setup); err != nil {
+		return nil, err
+	}
 	if cfg.MaxModelLen, err = maxModelLen(sc, blocks); err != nil {
 		return nil, err
 	}
@@ -194,6 +197,35 @@ func kvBlocks(sc *scenarios.Scenario, s latency.Setup) (int32, error) {
 		return 0, sc.Problem(key, fmt.Sprintf("that is %d KV blocks; a replica needs 2 to %d", n, infiniteBlocks))
 	}
 	return int32(n - 1), nil
+}
+
+// cpuTier is the host memory behind each replica, nil for none. Its size is over all GPUs of the replica, which each hold
+// their share of every block.
+func cpuTier(sc *scenarios.Scenario, s latency.Setup) (*sim.CPUTier, error) {
+	t := &sc.Cluster.CPUTier
+	if t.GiB == 0 {
+		return nil, nil
+	}
+	tokenBytes, err := s.Model.KVBytes(kvDtype(s), s.TensorParallel)
+	if err != nil {
+		return nil, sc.Problem("cluster.cpu_tier.gib", err.Error())
+	}
+	c := &sim.CPUTier{BlockBytes: tokenBytes * sc.Cluster.Engine.BlockSize, Link: s.GPU.HostLink(), Layers: s.Model.Layers}
+	chunks := rounded(t.GiB*(1<<30)) / (c.BlockBytes * t.BlocksPerChunk * int64(s.TensorParallel))
+	if chunks < 1 || chunks > infiniteBlocks {
+		return nil, sc.Problem("cluster.cpu_tier.gib", fmt.Sprintf("that is %d chunks of %d blocks; the CPU tier needs 1 to %d", chunks, t.BlocksPerChunk, infiniteBlocks))
+	}
+	c.Chunks, c.BlocksPerChunk = int32(chunks), int32(t.BlocksPerChunk)
+	c.ARC, c.StoreThreshold, c.PromptOnly = t.Eviction == "arc", int32(t.StoreThreshold), t.PromptOnly
+	c.Overlap = map[string]latency.Overlap{"asynchronous": latency.Asynchronous, "blocking": latency.Blocking, "layer-wise": latency.LayerWise}[t.Overlap]
+	return c, nil
+}
+
+func kvDtype(s latency.Setup) string {
+	if s.KVDType == "" {
+		return "bf16"
+	}
+	return s.KVDType
 }
 
 // maxModelLen is the longest prompt and output together that a replica takes; vLLM does not start when that does not fit
