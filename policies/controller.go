@@ -79,6 +79,15 @@ func (c *Controller) Audit() Audit {
 	return a
 }
 
+// Leases visits every live lease, by replica. A lease that lives on when its attempt has ended is a leak.
+func (c *Controller) Leases(visit func(*Lease)) {
+	for r := range c.view.replicas {
+		for le := c.view.FirstLease(ReplicaID(r)); le != nil; le = c.view.NextLease(le) {
+			visit(le)
+		}
+	}
+}
+
 // Step implements Machine.
 func (c *Controller) Step(now Time, in []Fact, out []Command) []Command {
 	if now < c.now {

@@ -37,6 +37,21 @@ type Audit struct {
 	Rejected   int64
 	Waiting    int64 // attempts that wait now, probing ones included
 	Ignored    int64 // facts that were duplicates, out of order or about something unknown
+	Abandoned  int64 // leases ended because their replica restarted, without a report; they count as Failed or Cancelled too
+}
+
+// add adds the counters of another instance.
+func (a *Audit) add(b Audit) {
+	a.Admitted += b.Admitted
+	a.Finished += b.Finished
+	a.Failed += b.Failed
+	a.Cancelled += b.Cancelled
+	a.Live += b.Live
+	a.Superseded += b.Superseded
+	a.Rejected += b.Rejected
+	a.Waiting += b.Waiting
+	a.Ignored += b.Ignored
+	a.Abandoned += b.Abandoned
 }
 
 // ledger holds the leases. Slots are reused.

@@ -82,7 +82,7 @@ func (x *chaos) anyAttempt() policies.AttemptID {
 func (x *chaos) fact() policies.Fact {
 	r := policies.ReplicaID(rapid.IntRange(-1, x.replicas).Draw(x.t, "replica"))
 	f := policies.Fact{Replica: r, Attempt: x.anyAttempt(), OutputTokens: 5, PromptTokens: 100, HitTokens: int32(rapid.IntRange(0, 100).Draw(x.t, "hit"))}
-	f.Kind = policies.FactKind(rapid.IntRange(int(policies.TurnArrived), int(policies.Woke)+1).Draw(x.t, "kind"))
+	f.Kind = policies.FactKind(rapid.IntRange(int(policies.TurnArrived), int(policies.ReplicaRestarted)+1).Draw(x.t, "kind"))
 	f.Outcome = policies.ProbeOutcome(rapid.IntRange(0, 2).Draw(x.t, "outcome"))
 	f.Usage = rapid.SampledFrom([]float64{0, .5, .85, 1, math.NaN(), -3}).Draw(x.t, "usage")
 	f.Thread = policies.ThreadID(rapid.IntRange(0, x.threads).Draw(x.t, "thread"))
@@ -123,6 +123,13 @@ func (x *chaos) note(f policies.Fact) {
 	case policies.ReplicaUp, policies.ReplicaDown, policies.ReplicaDraining:
 		if f.Replica >= 0 && int(f.Replica) < x.replicas {
 			x.up[f.Replica] = f.Kind == policies.ReplicaUp
+		}
+	case policies.ReplicaRestarted:
+		for a, r := range x.running {
+			if r == f.Replica {
+				x.ended++
+				delete(x.running, a)
+			}
 		}
 	}
 }

@@ -45,8 +45,29 @@ func (c *Controller) take() bool {
 		}
 		c.loseProbes(f.Replica)
 		return true
+	case ReplicaRestarted:
+		if !v.has(f.Replica) {
+			return false
+		}
+		c.abandon(f.Replica)
+		c.loseProbes(f.Replica)
+		v.forget(f.Replica)
+		return true
 	}
 	return false
+}
+
+// abandon ends the leases of a replica whose process is a new one: whatever they were, nobody will report their end. The
+// policies see each fail.
+func (c *Controller) abandon(r ReplicaID) {
+	restarted := c.fact
+	for le := c.view.FirstLease(r); le != nil; le = c.view.FirstLease(r) {
+		c.fact = Fact{Kind: Failed, Attempt: le.Attempt, Replica: r}
+		c.view.close(&c.fact)
+		c.view.ledger.audit.Abandoned++
+		c.observe()
+	}
+	c.fact = restarted
 }
 
 func (c *Controller) arrive() bool {
