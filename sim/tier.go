@@ -38,13 +38,14 @@ func (c *CPUTier) ceiling(tokens, prompt, block int32) int32 {
 type tier struct {
 	offload   *engine.Offload // nil without a CPU tier
 	transfers []transfer      // under way, by ascending id
-	freeAt    [2]int64        // when the store (0) and the load (1) direction is free
-	busyPS    [2]int64
+	queue     latency.TransferQueue
+	busyPS    [2]int64 // by direction
 }
 
 func (t *tier) connect(e *engine.Engine, c *CPUTier) {
 	if c != nil {
 		t.offload = e.Connect(c.OffloadConfig)
+		t.queue = latency.NewTransferQueue(c.Link)
 	}
 }
 
@@ -104,25 +105,19 @@ func (t *tier) sort() {
 	}
 }
 
-// start puts a transfer on its link. While the other direction is busy, the two share what the link can do in all.
+// start puts a transfer on its link.
 func (t *tier) start(c *CPUTier, x *transfer, now int64) {
 	if x.started {
 		return
 	}
 	x.started = true
-	d := 0
+	d := latency.ToHost
 	if x.load {
-		d = 1
+		d = latency.ToGPU
 	}
-	from := max(now, t.freeAt[d])
-	link := c.Link
-	if t.freeAt[1-d] > from {
-		link = link.BothWays()
-	}
-	time := link.Picoseconds(x.blocks, x.blocks*c.BlockBytes)
-	x.done = from + time
-	t.freeAt[d] = x.done
-	t.busyPS[d] += time
+	var begin int64
+	begin, x.done = t.queue.Submit(now, d, x.blocks, x.blocks*c.BlockBytes)
+	t.busyPS[d] += x.done - begin
 }
 
 // report tells the engine of the transfers that are over by now; it takes that in with the output of a step.
@@ -167,8 +162,8 @@ func (t *tier) add(sum *results.TierTotals, blockTokens, blocksPerChunk int64) {
 	sum.Stores += n.StoreJobs
 	sum.RefusedStores += n.RefusedStores
 	sum.Flushes += n.FlushedJobs
-	sum.StoreBusyPS += t.busyPS[0]
-	sum.LoadBusyPS += t.busyPS[1]
+	sum.StoreBusyPS += t.busyPS[latency.ToHost]
+	sum.LoadBusyPS += t.busyPS[latency.ToGPU]
 }
 
 // endWait ends an empty step that only waits for transfers, because something has arrived. vLLM sleeps a millisecond in
