@@ -1,0 +1,53 @@
+package routing
+
+import "github.com/sluice-sim/sluice/policies"
+
+// residency is where a router takes its hits from: a replica's KV events, where it may use them and the replica has sent
+// any; otherwise the router's own memory of what it sent there.
+type residency struct {
+	events bool
+	sent   *policies.ApproxIndex
+	dst    []int32
+	known  []int32
+}
+
+// hits returns how many leading tokens of t's prompt every replica holds. The slice is overwritten by the next call.
+func (x *residency) hits(now policies.Time, v *policies.View, t *policies.Turn) []int32 {
+	for len(x.dst) < v.Replicas() {
+		x.dst = append(x.dst, 0)
+		x.known = append(x.known, 0)
+	}
+	x.sent.Hits(now, v, t.Prompt, x.dst)
+	if x.events {
+		v.AllHitTokens(t.Prompt, x.known)
+		for i, h := range x.known {
+			if h >= 0 {
+				x.dst[i] = h
+			}
+		}
+	}
+	return x.dst
+}
+
+// observe forgets what a replica held when that is lost.
+func (x *residency) observe(f *policies.Fact) {
+	if f.Kind == policies.ReplicaDown || f.Kind == policies.ReplicaRestarted || f.Kind == policies.BlocksCleared {
+		x.sent.Forget(f.Replica)
+	}
+}
+
+// secondsOrNever is a knob's value as a time; never for 0.
+func secondsOrNever(s float64) policies.Time {
+	if s == 0 {
+		return policies.Never
+	}
+	return policies.Time(s * float64(policies.Second))
+}
+
+// blockTokensOf is the size of the cluster's KV blocks in tokens; vLLM's default where it is not known.
+func blockTokensOf(e policies.Env) int32 {
+	if e.Capability.BlockTokens > 0 {
+		return e.Capability.BlockTokens
+	}
+	return 16
+}
