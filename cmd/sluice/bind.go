@@ -54,6 +54,9 @@ func runArm(ctx context.Context, sc *scenarios.Scenario, w *workload, mode modeF
 	}
 	cfg.Progress = progress
 	cfg.Check, cfg.Walk, cfg.ReferencePool = mode.check, mode.walk, mode.reference
+	if mode.log != nil {
+		logDecisions(cfg, mode.log)
+	}
 	totals, err := sim.Run(ctx, cfg, sink)
 	var in *sim.InputError
 	if errors.As(err, &in) {

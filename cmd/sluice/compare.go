@@ -65,6 +65,7 @@ router (exact residency, exact load, true output lengths; greedy), and the same 
 	out.register(cmd)
 	profile.register(cmd)
 	compare.mode.register(cmd)
+	cmd.Flags().BoolVar(&compare.mode.decisions, "decisions", false, "write every decision of every arm to decisions.jsonl in the arm's folder")
 	f := cmd.Flags()
 	f.StringArrayVar(&compare.varies, "vary", nil, "one arm for each value of a key, `path=value,value`; repeatable")
 	f.BoolVar(&compare.bounds, "bounds", false, "add the arms oracle and infinite-cache")

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +15,8 @@ type modeFlags struct {
 	check     bool
 	walk      bool
 	reference bool
+	decisions bool      // write a decision log into the folder
+	log       io.Writer // where it goes
 }
 
 func (m *modeFlags) register(cmd *cobra.Command) {
@@ -24,7 +27,7 @@ func (m *modeFlags) register(cmd *cobra.Command) {
 }
 
 // given tells whether the run has to be carried out although its results may exist.
-func (m *modeFlags) given() bool { return m.check || m.walk || m.reference }
+func (m *modeFlags) given() bool { return m.check || m.walk || m.reference || m.decisions }
 
 // verdict is the error of a checked run whose results do not add up.
 func (m *modeFlags) verdict(s *results.Summary) error {

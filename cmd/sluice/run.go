@@ -16,6 +16,7 @@ func runCommand() *cobra.Command {
 	var out outputFlags
 	var profile profileFlags
 	var mode modeFlags
+	var decisions string
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO",
 		Short: "Simulate one scenario",
@@ -23,7 +24,8 @@ func runCommand() *cobra.Command {
 summary.`,
 		Example: `  sluice run demo
   sluice run my.yaml --set policy.router=smetric --set cluster.replicas=8
-  sluice run my.yaml --out results/today --json`,
+  sluice run my.yaml --out results/today --json
+  sluice run demo --decisions d.jsonl && sluice replay-decisions d.jsonl`,
 		Args:              argsNamed("SCENARIO"),
 		ValidArgsFunction: completeScenario,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -31,14 +33,23 @@ summary.`,
 			if err != nil {
 				return err
 			}
+			mode.decisions = decisions != ""
+			if err := checkDecisionsPath(decisions); err != nil {
+				return err
+			}
 			stop, err := profile.start()
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, stop()) }()
-			c, err := runOne(cmd, sc, &folder, mode)
+			c, dir, err := runOne(cmd, sc, &folder, mode)
 			if err != nil {
 				return err
+			}
+			if mode.decisions {
+				if err := publishDecisions(dir, decisions); err != nil {
+					return err
+				}
 			}
 			return out.writeComparison(cmd.OutOrStdout(), c.Table())
 		},
@@ -48,25 +59,26 @@ summary.`,
 	out.register(cmd)
 	profile.register(cmd)
 	mode.register(cmd)
+	cmd.Flags().StringVar(&decisions, "decisions", "", "write every decision, what it was based on and how each replica scored, to this `file` and to decisions.jsonl in the folder")
 	return cmd
 }
 
-// runOne simulates one scenario into its folder, or finds the results there.
-func runOne(cmd *cobra.Command, sc *scenarios.Scenario, folder *folderFlags, mode modeFlags) (*results.Comparison, error) {
+// runOne simulates one scenario into its folder, or finds the results there. It returns the name of the folder too.
+func runOne(cmd *cobra.Command, sc *scenarios.Scenario, folder *folderFlags, mode modeFlags) (*results.Comparison, string, error) {
 	ctx := cmd.Context()
 	folder.force = folder.force || mode.given()
 	if _, err := resolveCluster(sc); err != nil {
-		return nil, badInput(err)
+		return nil, "", badInput(err)
 	}
 	digest, err := runDigest(sc)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	m := startMeter(cmd.ErrOrStderr(), "turns", 1)
 	defer m.stop()
 	w, err := interruptible(ctx, func() (*workload, error) { return loadWorkload(ctx, sc) })
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	dir := folder.path(sc.Name, digest)
 	if c, err := folder.existing(dir, digest, w.traceDigest); err != nil || c != nil {
@@ -74,23 +86,23 @@ func runOne(cmd *cobra.Command, sc *scenarios.Scenario, folder *folderFlags, mod
 		if c != nil {
 			sayWhere(cmd, dir, true)
 		}
-		return c, err
+		return c, dir, err
 	}
 	arms, err := scenarios.Grid(sc, nil)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	writer, err := results.Create(dir, runInfo(sc, arms[0], digest, w), results.Options{Replace: folder.force})
 	if err != nil {
-		return nil, badInput(err)
+		return nil, "", badInput(err)
 	}
 	summary, err := simulate(ctx, sc, w, mode, writer, m.task(0))
 	m.stop()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	sayWhere(cmd, dir, false)
-	return results.NewComparison([]*results.Summary{summary}), nil
+	return results.NewComparison([]*results.Summary{summary}), dir, nil
 }
 
 // simulate runs one arm into a writer. On error, and after a panic, nothing is left of it.
@@ -103,6 +115,11 @@ func simulate(ctx context.Context, sc *scenarios.Scenario, w *workload, mode mod
 			writer.Abort()
 		}
 	}()
+	if mode.decisions {
+		if mode.log, err = writer.Attach(results.DecisionsFile); err != nil {
+			return nil, err
+		}
+	}
 	totals, err := runArm(ctx, sc, w, mode, writer, progress)
 	if err != nil {
 		return nil, err

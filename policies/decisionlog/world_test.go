@@ -32,8 +32,8 @@ func world(t testing.TB, gate, router string, seed uint64) *sim.Config {
 	e.MaxModelLen = 1 << 15
 	c := &sim.Config{
 		Seed: seed, Trace: tr, Arrivals: sim.Arrivals{Process: sim.Concurrent, Sessions: 36},
-		Clients:  sim.Clients{TimeoutPS: 25e11, Retries: 2, RetryDelayPS: 2e11, CancelUpstream: true},
-		Signals:  sim.Signals{ScrapePS: 1e11, ProbeIPCPS: 5e8, ProbeTimeoutPS: 5e9},
+		Clients:  sim.Clients{TimeoutPS: 40e11, Retries: 2, RetryDelayPS: 2e11, CancelUpstream: true},
+		Signals:  sim.Signals{ScrapePS: 1e11, ProbeIPCPS: 5e8, ProbeTimeoutPS: 6e10},
 		Replicas: 3, GPUsPerReplica: 1, Engine: e, KVBlocks: 400, Law: law, MaxModelLen: 6400,
 		IntervalPS: 1e12, MaxSamples: 100,
 	}
@@ -45,7 +45,10 @@ func world(t testing.TB, gate, router string, seed uint64) *sim.Config {
 	check(t, err)
 	c.Router, err = catalog.FindRouter(router)
 	check(t, err)
-	c.GateParams, c.RouterParams = c.Gate.Resolve(nil), c.Router.Resolve(nil)
+	if _, ok := c.Gate.Knob("max_sessions"); ok {
+		c.GateParams = policies.Params{"max_sessions": {Number: 12}}
+	}
+	c.GateParams, c.RouterParams = c.Gate.Resolve(c.GateParams), c.Router.Resolve(nil)
 	return c
 }
 
