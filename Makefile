@@ -5,7 +5,7 @@ STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 # Packages that start goroutines.
 RACE_PACKAGES = ./cmd/... ./results/... ./traces/...
 
-.PHONY: build demo test lint race fuzz bench clean
+.PHONY: build demo test lint race fuzz bench accuracy clean
 
 # The program.
 build:
@@ -37,6 +37,10 @@ fuzz:
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+# Measured vLLM servers through the simulator; prints the tables of docs/accuracy.md and writes them there.
+accuracy:
+	$(GO) test ./sim -run '^TestAccuracy' -count=1 -v -accuracy
 
 clean:
 	rm -rf bin build
