@@ -105,7 +105,7 @@ func TestOrderOfFactsDoesNotMatter(t *testing.T) {
 // The ties are taken out by giving every replica another load.
 func TestRelabellingReplicas(t *testing.T) {
 	const replicas = 4
-	for _, name := range []string{"least-requests", "least-pending-tokens", "least-work", "vllm-dp", "dynamo", "sticky-bounded", "lmetric", "smetric", "smetric-figure"} {
+	for _, name := range []string{"least-requests", "least-pending-tokens", "least-work", "vllm-dp", "smg-cache-aware", "dynamo", "sticky-bounded", "lmetric", "smetric", "smetric-figure"} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				ids := []policies.ReplicaID{0, 1, 2, 3}

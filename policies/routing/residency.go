@@ -9,6 +9,7 @@ type residency struct {
 	sent   *policies.ApproxIndex
 	dst    []int32
 	known  []int32
+	heard  bool // some replica has sent KV events; as of the last hits
 }
 
 // hits returns how many leading tokens of t's prompt every replica holds. The slice is overwritten by the next call.
@@ -18,11 +19,12 @@ func (x *residency) hits(now policies.Time, v *policies.View, t *policies.Turn) 
 		x.known = append(x.known, 0)
 	}
 	x.sent.Hits(now, v, t.Prompt, x.dst)
+	x.heard = false
 	if x.events {
 		v.AllHitTokens(t.Prompt, x.known)
 		for i, h := range x.known {
 			if h >= 0 {
-				x.dst[i] = h
+				x.dst[i], x.heard = h, true
 			}
 		}
 	}

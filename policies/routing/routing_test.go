@@ -444,7 +444,7 @@ func TestOracle(t *testing.T) {
 func declarations() []policies.Declaration {
 	return []policies.Declaration{
 		RoundRobin(), Random(), PowerOfTwo(), LeastRequests(), LeastPendingTokens(), LeastWork(), CHWBL(), Sticky(), StickyBounded(), StickyLeastLoaded(),
-		VLLMDP(), Dynamo(), LMetric(), Bailian(), SMetric(), SMetricFigure(), Oracle(),
+		VLLMDP(), SMGCacheAware(), Dynamo(), LMetric(), Bailian(), SMetric(), SMetricFigure(), Oracle(),
 	}
 }
 
