@@ -12,6 +12,10 @@ type OffloadConfig struct {
 	kv.CPUConfig
 	BlocksPerChunk int32
 	PromptOnly     bool // offload_prompt_only: blocks of generated tokens are not stored
+	// InStep has a load belong to the step that admits its request, as connectors of other projects do, instead of the
+	// request waiting for it: the step takes longer by what package latency's Overlap says, and the driver reports the
+	// load with its output.
+	InStep bool
 }
 
 // JobID numbers the transfers of one engine from 0 in the order in which they were decided.
@@ -149,6 +153,8 @@ func (e *Engine) ResetTier() {
 	}
 }
 
+func (o *Offload) asynchronous() bool { return !o.cfg.InStep }
+
 // begin forgets what the schedule call before decided.
 func (o *Offload) begin(e *Engine) {
 	o.Loads, o.Stores, o.Flush = o.Loads[:0], o.Stores[:0], o.Flush[:0]
@@ -255,10 +261,11 @@ func (o *Offload) load(e *Engine, s Slot, l Lookup) {
 	r := &e.requests[s]
 	b := e.cfg.BlockTokens
 	size := o.cfg.BlocksPerChunk * b
-	from, to := l.GPU/size, (l.GPU+l.CPU)/size
+	from, to := l.GPU/size, (l.GPU+l.CPU+size-1)/size
 	j := o.newJob()
 	j.Load, j.Slot, j.Epoch = true, s, r.epoch
-	j.First, j.Blocks = l.GPU/b, l.CPU/b
+	j.First = l.GPU / b
+	j.Blocks = blocksFor(l.GPU+l.CPU, b) - j.First
 	for c := from; c < to; c++ {
 		j.Chunks = append(j.Chunks, c)
 	}

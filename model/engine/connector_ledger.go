@@ -11,6 +11,9 @@ type connector interface {
 	// are allocated.
 	lookup(e *Engine, s Slot, gpu int32) Lookup
 	load(e *Engine, s Slot, l Lookup)
+	// asynchronous tells whether a request waits for its load; otherwise it joins the step at once, which then takes
+	// longer.
+	asynchronous() bool
 	// end precedes the release of a request's blocks at its end. abandon leaves the blocks of an aborted request to the
 	// load that writes them; it returns false if none does.
 	end(e *Engine, s Slot)
@@ -148,13 +151,17 @@ func (e *Engine) arrived(s Slot) bool {
 	return true
 }
 
-// admitted completes what is told about an admission.
-func (o *ledger) admitted(r *request, a *Admission) {
-	if r.computed == 0 {
-		o.count(r, Lookup{Slot: a.Slot, GPU: a.Hit})
+// admitTiered completes an admission: of a request that has waited for its load, or that was looked up just now.
+func (e *Engine) admitTiered(r *request, a *Admission, f found) {
+	if r.computed > 0 {
+		a.CPU = a.Hit - e.ledger.side[a.Slot].gpu
 		return
 	}
-	a.CPU = a.Hit - o.side[a.Slot].gpu
+	l := Lookup{Slot: a.Slot, GPU: a.Hit - f.cpu, CPU: f.cpu}
+	e.ledger.count(r, l)
+	if a.CPU = f.cpu; f.cpu > 0 {
+		e.tier.load(e, a.Slot, l)
+	}
 }
 
 // count takes a lookup at admission into the statistics.

@@ -308,6 +308,8 @@ func (o *Simple) stored(id int64) {
 	}
 }
 
+func (o *Simple) asynchronous() bool { return true }
+
 func (o *Simple) busy() bool { return false }
 
 // steady is 0: blocks in transfer are pinned one by one, which a jump does not follow.

@@ -87,6 +87,7 @@ func connectorWorld(t *rapid.T) {
 			StoreThreshold: rapid.SampledFrom([]int32{0, 2}).Draw(t, "threshold"),
 		},
 		BlocksPerChunk: rapid.Int32Range(1, 3).Draw(t, "blocks per chunk"), PromptOnly: rapid.Bool().Draw(t, "prompt only"),
+		InStep: rapid.Bool().Draw(t, "in step"),
 	}
 	blocks := rapid.Int32Range(20, 40).Draw(t, "blocks")
 	late := rapid.IntRange(0, 6).Draw(t, "latency")
@@ -191,6 +192,7 @@ func TestConnectorJumps(t *testing.T) {
 			o := OffloadConfig{
 				CPUConfig:      kv.CPUConfig{Chunks: rapid.Int32Range(2, 40).Draw(t, "chunks"), StoreThreshold: rapid.SampledFrom([]int32{0, 2}).Draw(t, "threshold")},
 				BlocksPerChunk: rapid.Int32Range(1, 3).Draw(t, "blocks per chunk"), PromptOnly: rapid.Bool().Draw(t, "prompt only"),
+				InStep: rapid.Bool().Draw(t, "in step"),
 			}
 			blocks := rapid.Int32Range(40, 80).Draw(t, "blocks")
 			late := rapid.IntRange(0, 6).Draw(t, "latency")
@@ -263,23 +265,36 @@ func TestConnectorJumps(t *testing.T) {
 // TestConnectorHits has the hits by tier of a prompt that the CPU tier completes: of 64 tokens the GPU has 48 and the CPU
 // tier the rest, of which the last is computed anew (as vLLM does in golden o10).
 func TestConnectorHits(t *testing.T) {
+	for _, inStep := range []bool{false, true} {
+		connectorHits(t, inStep)
+	}
+}
+
+func connectorHits(t *testing.T, inStep bool) {
 	cfg := DefaultConfig()
 	cfg.Async = false
-	x := newTiered(cfg, OffloadConfig{CPUConfig: kv.CPUConfig{Chunks: 8}, BlocksPerChunk: 1, PromptOnly: true}, kv.NewExtent(32, true), 1)
+	x := newTiered(cfg, OffloadConfig{CPUConfig: kv.CPUConfig{Chunks: 8}, BlocksPerChunk: 1, PromptOnly: true, InStep: inStep}, kv.NewExtent(32, true), 0)
 	var tree prefix.Tree
 	p := prefix.Prefix{Stream: tree.Root(), Tokens: 64}
 	var got []Admission
+	steps := 0
 	for range 2 {
 		x.loop.Add(Request{Prompt: p, MaxTokens: 2, Path: tree.Segments(prefix.Prefix{Stream: p.Stream, Tokens: 66}, cfg.BlockTokens, nil)})
 		for x.loop.HasRequests() {
 			x.turn()
 			got = append(got, x.loop.Admitted...)
+			if len(got) == 2 {
+				steps++
+			}
 		}
 	}
 	if want := []Admission{{Slot: 0}, {Slot: 0, Hit: 63, CPU: 15}}; !slices.Equal(got, want) {
 		t.Errorf("admissions %+v, expected %+v", got, want)
 	}
 	o := x.loop.Offload()
+	if e := o.TakeExternalStats(); e.Queries != 64+16 || (e.Hits != 16 && !inStep) || (e.Hits != 15 && inStep) || steps != 3 {
+		t.Errorf("in step %v: external %+v, %d steps from the second admission on", inStep, e, steps)
+	}
 	if c := o.Counts; o.Resident() != 4 || c.StoredBlocks != 4 || c.LoadedBlocks != 1 || c.LoadJobs != 1 || c.StoreJobs != 1 || o.UnderWay() != 0 {
 		t.Errorf("%d blocks resident, %+v", o.Resident(), c)
 	}

@@ -110,7 +110,7 @@ func (e *Engine) scheduleWaiting(st *Step, budget int32) {
 			e.pass(q)
 			continue
 		}
-		if f.cpu > 0 {
+		if f.waits {
 			if !e.allocate(r, 0, f) {
 				break
 			}
@@ -118,7 +118,7 @@ func (e *Engine) scheduleWaiting(st *Step, budget int32) {
 			e.pass(q)
 			continue
 		}
-		start := r.computed + f.hits*e.cfg.BlockTokens
+		start := r.computed + f.hits*e.cfg.BlockTokens + f.cpu
 		n := r.tokens - start
 		if t := e.cfg.LongPrefillTokens; t > 0 {
 			n = min(n, t)
@@ -131,7 +131,7 @@ func (e *Engine) scheduleWaiting(st *Step, budget int32) {
 			break
 		}
 		q.pop()
-		e.admit(s, start)
+		e.admit(s, start, f)
 		st.Entries = append(st.Entries, Entry{Slot: s, epoch: r.epoch, Tokens: n, Past: start})
 		budget -= n
 	}
@@ -149,6 +149,7 @@ func (e *Engine) pass(q *queue) { e.passed = append(e.passed, q.pop()) }
 type found struct {
 	hits, idle int32 // blocks in the GPU's prefix cache, and how many of them nobody holds
 	cpu        int32 // tokens to be loaded from the CPU tier
+	waits      bool  // the request waits for them and joins a later step
 }
 
 // find looks up what exists of a waiting request; nothing is looked up for one that has been loaded already. retry is
@@ -163,7 +164,11 @@ func (e *Engine) find(s Slot) (f found, retry bool) {
 	}
 	if e.tier != nil {
 		l := e.ask(s, f.hits*e.cfg.BlockTokens)
-		return found{f.hits, f.idle, l.CPU}, l.Retry
+		f.cpu, retry = l.CPU, l.Retry
+		if f.waits = f.cpu > 0 && e.tier.asynchronous(); !f.waits {
+			f.cpu = min(f.cpu, r.tokens-1-l.GPU) // something is left to compute
+		}
+		return f, retry
 	}
 	return f, false
 }
@@ -182,14 +187,14 @@ func (e *Engine) nextQueue() *queue {
 }
 
 // admit moves a request, whose blocks are allocated, to the running list.
-func (e *Engine) admit(s Slot, start int32) {
+func (e *Engine) admit(s Slot, start int32, f found) {
 	r := &e.requests[s]
 	a := Admission{Slot: s, Hit: start, Resumed: r.preempts > 0}
 	if r.computed == 0 {
-		e.count(r, start)
+		e.count(r, f.hits*e.cfg.BlockTokens)
 	}
 	if e.tier != nil {
-		e.ledger.admitted(r, &a)
+		e.admitTiered(r, &a, f)
 	}
 	e.Admitted = append(e.Admitted, a)
 	e.running = append(e.running, s)
@@ -231,7 +236,7 @@ func (e *Engine) allocate(r *request, n int32, f found) bool {
 	} else if !e.enter(r, slots, f) {
 		return false
 	}
-	if f.cpu == 0 {
+	if !f.waits {
 		e.register(r, min(total+n, r.tokens))
 	}
 	return true
@@ -250,7 +255,7 @@ func (e *Engine) enter(r *request, slots int32, f found) bool {
 			return false
 		}
 	}
-	if f.cpu > 0 {
+	if f.waits {
 		free -= e.stillNeeded()
 	}
 	if max(slots-have, 0)+f.idle > free {
