@@ -291,8 +291,8 @@ type Router interface {
 
 // Scorer is one term of a weighted router.
 type Scorer interface {
-	// Score writes one score for every replica into dst (len(dst) replicas), in fixed point of the scale that the
-	// scorer declares. dst comes filled with 0.
+	// Score writes one score for every replica into dst (len(dst) replicas), in fixed point: ScoreOne is 1. dst comes
+	// filled with 0. It has no side effect.
 	Score(now Time, v *View, t *Turn, dst []int64)
 }
 

@@ -105,7 +105,8 @@ func TestOrderOfFactsDoesNotMatter(t *testing.T) {
 // The ties are taken out by giving every replica another load.
 func TestRelabellingReplicas(t *testing.T) {
 	const replicas = 4
-	for _, name := range []string{"least-requests", "least-pending-tokens", "least-work", "vllm-dp", "smg-cache-aware", "dynamo", "sticky-bounded", "lmetric", "smetric", "smetric-figure"} {
+	params := map[string]policies.Params{"llm-d": {"preset": {Text: "precise-prefix"}, "running_requests_weight": {Number: .37}}}
+	for _, name := range []string{"least-requests", "least-pending-tokens", "least-work", "vllm-dp", "llm-d", "smg-cache-aware", "dynamo", "sticky-bounded", "lmetric", "smetric", "smetric-figure"} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				ids := []policies.ReplicaID{0, 1, 2, 3}
@@ -118,7 +119,7 @@ func TestRelabellingReplicas(t *testing.T) {
 					tree := &prefix.Tree{}
 					tree.Root()
 					other := tree.Root()
-					r, err := catalog.BuildRouter(name, policies.Env{Capability: policies.Capability{PrefillTokensPerSec: 900, AttentionDoubling: 7000}}, nil)
+					r, err := catalog.BuildRouter(name, policies.Env{Capability: policies.Capability{PrefillTokensPerSec: 900, AttentionDoubling: 7000}}, params[name])
 					if err != nil {
 						t.Fatal(err)
 					}

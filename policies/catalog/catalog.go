@@ -35,6 +35,7 @@ func Routers() []policies.Declaration {
 		routing.StickyBounded(),
 		routing.StickyLeastLoaded(),
 		routing.VLLMDP(),
+		routing.LLMD(),
 		routing.SMGCacheAware(),
 		routing.Dynamo(),
 		routing.LMetric(),

@@ -89,7 +89,7 @@ func (d *dynamoCost) sent(now policies.Time, v *policies.View, t *policies.Turn,
 
 // pick chooses by cost; NoReplica if none is up.
 func (d *dynamoCost) pick(now policies.Time, v *policies.View, t *policies.Turn) policies.ReplicaID {
-	hits, up := d.resident.hits(now, v, t), v.Up()
+	hits, up := d.resident.hits(now, v, t.Prompt), v.Up()
 	least := int64(0)
 	for i, r := range up {
 		if q := v.QueuedTokens(r); i == 0 || q < least {

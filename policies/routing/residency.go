@@ -1,6 +1,9 @@
 package routing
 
-import "github.com/sluice-sim/sluice/policies"
+import (
+	"github.com/sluice-sim/sluice/policies"
+	"github.com/sluice-sim/sluice/prefix"
+)
 
 // residency is where a router takes its hits from: a replica's KV events, where it may use them and the replica has sent
 // any; otherwise the router's own memory of what it sent there.
@@ -12,16 +15,16 @@ type residency struct {
 	heard  bool // some replica has sent KV events; as of the last hits
 }
 
-// hits returns how many leading tokens of t's prompt every replica holds. The slice is overwritten by the next call.
-func (x *residency) hits(now policies.Time, v *policies.View, t *policies.Turn) []int32 {
+// hits returns how many leading tokens of p every replica holds. The slice is overwritten by the next call.
+func (x *residency) hits(now policies.Time, v *policies.View, p prefix.Prefix) []int32 {
 	for len(x.dst) < v.Replicas() {
 		x.dst = append(x.dst, 0)
 		x.known = append(x.known, 0)
 	}
-	x.sent.Hits(now, v, t.Prompt, x.dst)
+	x.sent.Hits(now, v, p, x.dst)
 	x.heard = false
 	if x.events {
-		v.AllHitTokens(t.Prompt, x.known)
+		v.AllHitTokens(p, x.known)
 		for i, h := range x.known {
 			if h >= 0 {
 				x.dst[i], x.heard = h, true

@@ -75,7 +75,7 @@ func (m *smg) choose(now policies.Time, v *policies.View, t *policies.Turn) (pol
 	if smgImbalanced(v.InFlight(idle), busiest, m.abs, m.rel) {
 		return idle, policies.Imbalanced
 	}
-	hits := m.resident.hits(now, v, t)
+	hits := m.resident.hits(now, v, t.Prompt)
 	home := up[0]
 	for _, r := range up[1:] {
 		if hits[r] > hits[home] || hits[r] == hits[home] && m.lighter(v, r, home) {

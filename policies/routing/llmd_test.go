@@ -1,0 +1,287 @@
+package routing
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-sim/sluice/policies"
+	"github.com/sluice-sim/sluice/prefix"
+)
+
+func (w *world) usage(r policies.ReplicaID, running, waiting int32, usage float64) {
+	w.step(policies.Fact{Kind: policies.MetricsSampled, Replica: r, Sample: policies.Sample{
+		At: w.now, Has: policies.HasRunning | policies.HasWaiting | policies.HasUsage, Running: running, Waiting: waiting, Usage: usage,
+	}})
+}
+
+// scored is what the router makes of t, in units of one.
+func scored(w *world, r policies.Router, t *policies.Turn) []float64 {
+	w.peek(r, t)
+	var all []float64
+	for _, s := range r.(*llmd).totals {
+		all = append(all, float64(s)/1000/float64(policies.ScoreOne))
+	}
+	return all
+}
+
+func near(t *testing.T, what string, want, got []float64) {
+	t.Helper()
+	if len(want) != len(got) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+		return
+	}
+	for i := range want {
+		if math.Abs(got[i]-want[i]) > 1e-6 {
+			t.Errorf("%s: %v, want %v", what, got, want)
+			return
+		}
+	}
+}
+
+func TestGoldenLLMD(t *testing.T) {
+	for _, c := range []struct {
+		p      policies.Params
+		totals []float64
+	}{
+		{policies.Params{"prefix": text("events")}, []float64{3.55, 4.55, 3.05, 3.90}},
+		{policies.Params{"preset": text("precise-prefix")}, []float64{1.80, 2.65, 2.00, 1.95}},
+		{policies.Params{"preset": text("precise-prefix"), "queue_weight": number(0), "prefix_cache_weight": number(.5)}, []float64{.725, .775, .575, .95}},
+	} {
+		w, u := golden(t, nil)
+		for i, usage := range []float64{.30, .60, .90, .05} {
+			w.usage(policies.ReplicaID(i), goldenR[i], goldenW[i], usage)
+		}
+		r := build(LLMD(), c.p, policies.Capability{})
+		u.Prompt.Tokens = goldenL
+		near(t, "golden", c.totals, scored(w, r, u))
+		best := 0
+		for i, x := range c.totals {
+			if x > c.totals[best] {
+				best = i
+			}
+		}
+		if got, why := r.Route(w.now, w.view(), u); got != policies.ReplicaID(best) || why != policies.BestScore {
+			t.Errorf("%v: winner %d (%v), want %d", c.p, got, why, best)
+		}
+	}
+}
+
+func TestLLMDScorers(t *testing.T) {
+	const one = policies.ScoreOne
+	for _, c := range []struct {
+		what      string
+		got, want int64
+	}{
+		{"min-max of the least", minMaxScore(3, 3, 7), one},
+		{"of the most", minMaxScore(7, 3, 7), 0},
+		{"between", minMaxScore(4, 3, 7), one * 3 / 4},
+		{"all equal", minMaxScore(5, 5, 5), one},
+		{"nothing used", freeScore(0), one},
+		{"a quarter used", freeScore(.25), one * 3 / 4},
+		{"all used", freeScore(1), 0},
+		{"beyond", freeScore(1.5), 0},
+		{"not a number", freeScore(math.NaN()), 0},
+		{"nothing waits", loadAwareScore(0, 128), one / 2},
+		{"half the threshold waits", loadAwareScore(64, 128), one / 4},
+		{"more than the threshold", loadAwareScore(500, 128), 0},
+		{"idle", activeRequestScore(0, 8, 0, one), one},
+		{"busiest", activeRequestScore(8, 8, 0, one), 0},
+		{"a quarter as busy, at most .8", activeRequestScore(2, 8, 0, one*8/10), one * 6 / 10},
+		{"idle by threshold", activeRequestScore(2, 8, 2, one), one},
+		{"all idle", activeRequestScore(0, 0, 0, one), one},
+		{"no tokens", tokenLoadScore(0, 1<<22), one},
+		{"a quarter of the tokens", tokenLoadScore(1<<20, 1<<22), one * 3 / 4},
+		{"too many", tokenLoadScore(1<<23, 1<<22), 0},
+		{"first of 5", rankedScore(0, 5), one},
+		{"second of 5", rankedScore(1, 5), one * 3 / 4},
+		{"last of 5", rankedScore(4, 5), 0},
+		{"the only one", rankedScore(0, 1), one},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %d, want %d", c.what, c.got, c.want)
+		}
+	}
+}
+
+// only weighs one scorer alone.
+func only(scorer string, more policies.Params) policies.Params {
+	p := policies.Params{}
+	for _, name := range llmdScorers {
+		p[name+"_weight"] = number(0)
+	}
+	p[scorer+"_weight"] = number(1)
+	for k, v := range more {
+		p[k] = v
+	}
+	return p
+}
+
+func TestLLMDScorersOnAView(t *testing.T) {
+	events := policies.Params{"prefix": text("events")}
+	for _, c := range []struct {
+		scorer string
+		p      policies.Params
+		want   []float64
+	}{
+		{"queue", nil, []float64{1, .75, 0, 1}},
+		{"running_requests", nil, []float64{.4, .2, 0, 1}},
+		{"kv_cache_utilization", nil, []float64{.5, .5, .5, .5}},
+		{"load_aware", nil, []float64{.5, .49609375, .484375, .5}},
+		{"active_request", nil, []float64{.5, 0, 0, 1}}, // 1, 2, 2, 0 in flight
+		{"active_request", policies.Params{"idle_threshold": number(1), "max_busy_score": number(.5)}, []float64{1, 0, 0, 1}},
+		{"token_load", policies.Params{"prefix": text("events"), "token_load_tokens": number(80000)}, []float64{.525, .825, .825, .5}},
+		{"prefix_cache", events, []float64{.05, .75, .95, 0}},
+		{"prefix_cache", nil, []float64{0, 0, 0, 0}},
+		{"no_hit_lru", events, []float64{.5, .5, .5, .5}},
+		{"no_hit_lru", nil, []float64{1, 1, 1, 1}},
+		{"session_affinity", nil, []float64{0, 0, 0, 0}},
+	} {
+		w, u := golden(t, nil)
+		near(t, c.scorer, c.want, scored(w, build(LLMD(), only(c.scorer, c.p), policies.Capability{}), u))
+	}
+}
+
+func TestLLMDApproximatePrefixes(t *testing.T) {
+	r := build(LLMD(), only("prefix_cache", policies.Params{"lru_blocks": number(20)}), policies.Capability{})
+	w := newWorld(t, 3, r)
+	u := &policies.Turn{Attempt: 3, Prompt: prefix.Prefix{Stream: 0, Tokens: 700}} // 10 blocks
+	home, _ := r.Route(w.now, w.view(), u)
+	want := []float64{0, 0, 0}
+	want[home] = 10. / 15
+	u.Prompt.Tokens = 1000 // 15 blocks, 10 of them known
+	near(t, "longer", want, scored(w, r, u))
+	u.Prompt.Tokens = 63
+	near(t, "no full block", []float64{0, 0, 0}, scored(w, r, u))
+	// A prompt beyond the limit scores by what is looked up.
+	r2 := build(LLMD(), only("prefix_cache", policies.Params{"max_prefix_tokens": number(640)}), policies.Capability{})
+	u.Prompt.Tokens = 100000
+	home, _ = r2.Route(w.now, w.view(), u)
+	want = []float64{0, 0, 0}
+	want[home] = 1
+	near(t, "beyond the limit", want, scored(w, r2, u))
+	w.step(policies.Fact{Kind: policies.ReplicaDown, Replica: home})
+	w.step(policies.Fact{Kind: policies.ReplicaUp, Replica: home})
+	r.Observe(w.now, w.view(), &policies.Fact{Kind: policies.ReplicaDown, Replica: home})
+	r2.Observe(w.now, w.view(), &policies.Fact{Kind: policies.ReplicaDown, Replica: home})
+	near(t, "after a loss", []float64{0, 0, 0}, scored(w, r2, u))
+}
+
+func TestLLMDNoHitLRU(t *testing.T) {
+	r := build(LLMD(), only("no_hit_lru", nil), policies.Capability{})
+	w := newWorld(t, 4, r)
+	var order []policies.ReplicaID
+	for i := range 8 {
+		u := &policies.Turn{Attempt: policies.AttemptID(i), Prompt: prefix.Prefix{Stream: w.tree.Root(), Tokens: 1000}}
+		to, _ := r.Route(w.now, w.view(), u)
+		order = append(order, to)
+	}
+	if d := cmp.Diff(order[:4], order[4:]); d != "" {
+		t.Errorf("the second round is not the first (-first +second):\n%s", d)
+	}
+	seen := map[policies.ReplicaID]bool{}
+	for _, x := range order[:4] {
+		seen[x] = true
+	}
+	if len(seen) != 4 {
+		t.Errorf("the first round %v leaves somebody out", order[:4])
+	}
+	want := make([]float64, 4)
+	for i, x := range order[:4] {
+		want[x] = 1 - float64(i)/3
+	}
+	fresh := &policies.Turn{Prompt: prefix.Prefix{Stream: w.tree.Root(), Tokens: 1000}}
+	near(t, "ranks", want, scored(w, r, fresh))
+	known := &policies.Turn{Prompt: prefix.Prefix{Stream: 1, Tokens: 1000}}
+	near(t, "held somewhere", []float64{.5, .5, .5, .5}, scored(w, r, known))
+}
+
+func TestLLMDSessionAffinity(t *testing.T) {
+	r := build(LLMD(), policies.Params{"preset": text("payload-agnostic")}, policies.Capability{})
+	w := newWorld(t, 3, r)
+	u := &policies.Turn{Attempt: 9, Session: 4, Prompt: prefix.Prefix{Tokens: 100}}
+	home, _ := r.Route(w.now, w.view(), u)
+	w.now += 299 * policies.Second
+	want := []float64{1, 1, 1}
+	want[home] = 2
+	near(t, "bound", want, scored(w, r, u))
+	w.now += policies.Second
+	near(t, "forgotten", []float64{1, 1, 1}, scored(w, r, u))
+	r.Route(w.now, w.view(), u)
+	// As busy as any, the owner ties with an idle one.
+	home, _ = r.Route(w.now, w.view(), u)
+	w.lease(home, 10)
+	near(t, "busy owner", []float64{1, 1, 1}, scored(w, r, u))
+}
+
+func TestLLMDAffinityFilter(t *testing.T) {
+	l := &llmdLookup{block: 16, hits: []int32{160, 128, 112, 0}, total: 10}
+	all := []policies.ReplicaID{0, 1, 2, 3}
+	for _, c := range []struct {
+		what   string
+		f      affinityFilter
+		queued []int32
+		hits   []int32
+		want   []policies.ReplicaID
+	}{
+		{"off", affinityFilter{least: 800_000_000, penalty: 1, rate: 10}, nil, l.hits, all},
+		{"at least .8", affinityFilter{true, 800_000_000, 1, 10}, nil, l.hits, all[:2]},
+		{"nobody has enough", affinityFilter{true, 800_000_000, 1, 10}, nil, []int32{0, 0, 112, 0}, all},
+		{"late by the penalty", affinityFilter{true, 800_000_000, 1, 10}, []int32{10, 10, 1, 0}, l.hits, all[:2]},
+		{"later", affinityFilter{true, 800_000_000, 1, 10}, []int32{11, 11, 1, 0}, l.hits, all},
+		{"the best of them counts", affinityFilter{true, 800_000_000, 1, 10}, []int32{11, 5, 1, 0}, l.hits, all[:2]},
+	} {
+		w := newWorld(t, 4, nil)
+		for r, n := range c.queued {
+			if n > 0 {
+				w.lease(policies.ReplicaID(r), n)
+			}
+		}
+		l.hits = c.hits
+		got := c.f.keep(w.view(), l, append([]policies.ReplicaID(nil), all...))
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", c.what, d)
+		}
+		l.hits = []int32{160, 128, 112, 0}
+	}
+	w, u := golden(t, nil)
+	for _, p := range []policies.Params{{"affinity_filter": boolean(true)}, {"affinity_filter": boolean(true), "affinity_penalty_s": number(.7)}} {
+		p["prefix"], p["prefix_cache_weight"], p["kv_cache_utilization_weight"] = text("events"), number(0), number(0)
+		want := policies.ReplicaID(2) // alone above .8, though its queue is the longest
+		if p["affinity_penalty_s"].Number == .7 {
+			want = policies.NoReplica // 12000 tokens at 15928 a second are .75 s: 0 and 3 tie
+		}
+		if got := w.peek(build(LLMD(), p, policies.Capability{}), u); got != want && (want != policies.NoReplica || got == 1 || got == 2) {
+			t.Errorf("%v: went to %d, want %d", p, got, want)
+		}
+	}
+}
+
+// What was never reported is neither idle nor empty.
+func TestLLMDMissingSamples(t *testing.T) {
+	w := newWorld(t, 3, nil)
+	for range 6 {
+		w.lease(0, 10) // and it has not reported
+	}
+	w.usage(1, 3, 2, .2)
+	w.usage(2, 3, 4, .6)
+	u := &policies.Turn{Prompt: prefix.Prefix{Tokens: 10}}
+	for _, c := range []struct {
+		scorer string
+		want   []float64
+	}{
+		{"queue", []float64{0, 1, .5}},
+		{"running_requests", []float64{0, 1, 1}},
+		{"kv_cache_utilization", []float64{.6, .8, .4}},
+		{"load_aware", []float64{.5 - 6./256, .5 - 2./256, .5 - 4./256}},
+	} {
+		near(t, c.scorer, c.want, scored(w, build(LLMD(), only(c.scorer, nil), policies.Capability{}), u))
+	}
+	// The age of a sample changes nothing, nor do dispatches since: rule (a).
+	for range 9 {
+		w.lease(1, 10)
+	}
+	w.now += 100 * policies.Second
+	near(t, "queue", []float64{0, 1, .5}, scored(w, build(LLMD(), only("queue", nil), policies.Capability{}), u))
+}

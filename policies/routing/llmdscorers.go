@@ -1,0 +1,214 @@
+package routing
+
+import (
+	"github.com/sluice-sim/sluice/exact"
+	"github.com/sluice-sim/sluice/policies"
+)
+
+// The scorers of llm-d that keep nothing, and the two that do. spec: policies 3.4.
+
+// queueScorer: (max - W)/(max - min).
+type queueScorer struct{}
+
+func (queueScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
+	minMax(v, dst, waitingOf)
+}
+
+// runningScorer: the same of R.
+type runningScorer struct{}
+
+func (runningScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
+	minMax(v, dst, runningOf)
+}
+
+// waitingOf is the requests waiting on r; without a sample the turns in flight.
+func waitingOf(v *policies.View, r policies.ReplicaID) int64 {
+	if s := v.Sample(r); s.Has&policies.HasWaiting != 0 {
+		return int64(s.Waiting)
+	}
+	return int64(v.InFlight(r))
+}
+
+func runningOf(v *policies.View, r policies.ReplicaID) int64 {
+	if s := v.Sample(r); s.Has&policies.HasRunning != 0 {
+		return int64(s.Running)
+	}
+	return int64(v.InFlight(r))
+}
+
+// minMax scores the smallest figure 1 and the largest 0; 1 for all if they are equal.
+func minMax(v *policies.View, dst []int64, of func(*policies.View, policies.ReplicaID) int64) {
+	var least, most int64
+	for i, r := range v.Up() {
+		x := of(v, r)
+		if i == 0 {
+			least, most = x, x
+		}
+		least, most = min(least, x), max(most, x)
+	}
+	for _, r := range v.Up() {
+		dst[r] = minMaxScore(of(v, r), least, most)
+	}
+}
+
+func minMaxScore(x, least, most int64) int64 {
+	if least == most {
+		return policies.ScoreOne
+	}
+	return policies.Part(most-x, most-least)
+}
+
+// kvUsageScorer: 1 - U.
+type kvUsageScorer struct{}
+
+func (kvUsageScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
+	known, sum := int64(0), int64(0)
+	for _, r := range v.Up() {
+		if s := v.Sample(r); s.Has&policies.HasUsage != 0 {
+			dst[r] = freeScore(s.Usage)
+			known, sum = known+1, sum+dst[r]
+		}
+	}
+	mean := policies.ScoreOne / 2 // with nothing known, the same for all
+	if known > 0 {
+		mean = sum / known
+	}
+	for _, r := range v.Up() {
+		if v.Sample(r).Has&policies.HasUsage == 0 {
+			dst[r] = mean
+		}
+	}
+}
+
+// freeScore is 1 - usage as a score; 0 for a usage that is no number.
+func freeScore(usage float64) int64 {
+	if !(usage < 1) {
+		return 0
+	}
+	n, _ := exact.RoundToInt64(float64((1 - max(0, usage)) * float64(policies.ScoreOne)))
+	return n
+}
+
+// loadAwareScorer: a half with nothing waiting, otherwise a half of 1 - min(W, T)/T.
+type loadAwareScorer struct{ threshold int64 }
+
+func (s loadAwareScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
+	for _, r := range v.Up() {
+		dst[r] = loadAwareScore(waitingOf(v, r), s.threshold)
+	}
+}
+
+func loadAwareScore(waiting, threshold int64) int64 {
+	return policies.Part(threshold-min(waiting, threshold), 2*threshold)
+}
+
+// activeRequestScorer: 1 up to idle turns in flight, otherwise (max - F)/max of busy.
+type activeRequestScorer struct {
+	idle int32
+	busy int64
+}
+
+func (s activeRequestScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
+	most := int32(0)
+	for _, r := range v.Up() {
+		most = max(most, v.InFlight(r))
+	}
+	for _, r := range v.Up() {
+		dst[r] = activeRequestScore(v.InFlight(r), most, s.idle, s.busy)
+	}
+}
+
+func activeRequestScore(inFlight, most, idle int32, busy int64) int64 {
+	if inFlight <= idle {
+		return policies.ScoreOne
+	}
+	return busy * int64(most-inFlight) / int64(most)
+}
+
+// tokenLoadScorer: 1 - (uncached tokens queued, this prompt's included)/M.
+type tokenLoadScorer struct {
+	most   int64
+	lookup *llmdLookup
+}
+
+func (s tokenLoadScorer) Score(_ policies.Time, v *policies.View, t *policies.Turn, dst []int64) {
+	for _, r := range v.Up() {
+		dst[r] = tokenLoadScore(v.QueuedTokens(r)+int64(t.Prompt.Tokens-s.lookup.hits[r]), s.most)
+	}
+}
+
+func tokenLoadScore(tokens, most int64) int64 { return policies.Part(max(0, most-tokens), most) }
+
+// prefixScorer: blocks found of blocks looked up.
+type prefixScorer struct{ lookup *llmdLookup }
+
+func (s prefixScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
+	for _, r := range v.Up() {
+		dst[r] = s.lookup.part(r)
+	}
+}
+
+// noHitLRU spreads prompts that nobody holds: replicas that never took one first, then by how long ago they did.
+type noHitLRU struct {
+	lookup *llmdLookup
+	order  []policies.ReplicaID // that took one, the longest ago first
+}
+
+// noHitCapacity is how many replicas noHitLRU remembers.
+const noHitCapacity = 1024
+
+func (s *noHitLRU) used(r policies.ReplicaID) {
+	for i, x := range s.order {
+		if x == r {
+			s.order = append(s.order[:i], s.order[i+1:]...)
+			break
+		}
+	}
+	if len(s.order) == noHitCapacity {
+		s.order = s.order[:copy(s.order, s.order[1:])]
+	}
+	s.order = append(s.order, r)
+}
+
+func (s *noHitLRU) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
+	up := v.Up()
+	for _, r := range up {
+		dst[r] = policies.ScoreOne
+		if !s.lookup.nowhere {
+			dst[r] = policies.ScoreOne / 2
+		}
+	}
+	if !s.lookup.nowhere {
+		return
+	}
+	used := 0
+	for _, r := range s.order {
+		if v.IsUp(r) {
+			used++
+		}
+	}
+	rank := len(up) - used
+	for _, r := range s.order {
+		if v.IsUp(r) {
+			dst[r] = rankedScore(rank, len(up))
+			rank++
+		}
+	}
+}
+
+// rankedScore is 1 - rank/(n-1).
+func rankedScore(rank, n int) int64 {
+	if n < 2 {
+		return policies.ScoreOne
+	}
+	return policies.Part(int64(n-1-rank), int64(n-1))
+}
+
+// sessionAffinity: 1 where the session's last turn went.
+type sessionAffinity struct{ places }
+
+func (s *sessionAffinity) Score(now policies.Time, v *policies.View, t *policies.Turn, dst []int64) {
+	if r, ok := s.get(now, int32(t.Session)); ok && v.IsUp(r) {
+		dst[r] = policies.ScoreOne
+	}
+}
