@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-sim/sluice/prefix"
 )
 
-// arm is one gate with one router. Every router meets every gate in some arm.
+// arm is one gate with one router. Every router meets the basic gates, every other gate two routers.
 type arm struct {
 	gate, router string
 	params       policies.Params
@@ -33,6 +33,26 @@ func arms() []arm {
 			all = append(all, g)
 		}
 	}
+	return append(all, gateArms()...)
+}
+
+// gateArms are the gates beyond the basic ones.
+func gateArms() []arm {
+	var all []arm
+	short := policies.Value{Number: .002}
+	for _, g := range []arm{
+		{gate: "session", params: policies.Params{"repair": {Text: "strict"}, "wait_poll_s": short}},
+		{gate: "session", params: policies.Params{"repair": {Text: "demand"}, "preset": {Text: "as-shipped"}, "usage": {Text: "mean"}}},
+		{gate: "session", params: policies.Params{"repair": {Text: "expected"}, "wait_poll_s": short}},
+		{gate: "session", params: policies.Params{"repair": {Text: "aging"}, "max_wait_s": short}},
+		{gate: "max-requests", params: policies.Params{"max_requests": {Number: 2}}},
+		{gate: "aimd-kv", params: policies.Params{"initial_requests": {Number: 1}, "increase": {Number: 1}, "tick_s": short}},
+	} {
+		for _, r := range []string{"sticky", "lmetric"} {
+			g.router = r
+			all = append(all, g)
+		}
+	}
 	return all
 }
 
@@ -45,7 +65,11 @@ func (a arm) build(tree *prefix.Tree, replicas int) *policies.Controller {
 	if err != nil {
 		panic(err)
 	}
-	return policies.NewController(policies.ControllerConfig{Tree: tree, Replicas: replicas, Gate: g, Router: r})
+	capabilities := make([]policies.Capability, replicas)
+	for i := range capabilities {
+		capabilities[i].KVTokens = 350
+	}
+	return policies.NewController(policies.ControllerConfig{Tree: tree, Replicas: replicas, Capabilities: capabilities, Gate: g, Router: r})
 }
 
 // chaos makes a stream of facts as a careless driver with broken engines would, and checks every command against what a
@@ -64,7 +88,7 @@ type chaos struct {
 	superseded map[policies.AttemptID]bool
 	log        []policies.Entry
 
-	admitted, ended, aborted, arrived, left int64
+	admitted, ended, aborted, arrived, left, rejected int64
 }
 
 const chaosReplicas = 3
@@ -88,7 +112,8 @@ func (x *chaos) fact() policies.Fact {
 	f.Thread = policies.ThreadID(rapid.IntRange(0, x.threads).Draw(x.t, "thread"))
 	f.Session = policies.SessionID(f.Thread / 2)
 	f.Lo, f.Hi, f.BlockTokens = 0, int32(rapid.IntRange(0, 6).Draw(x.t, "hi")), 16
-	f.Sample = policies.Sample{At: x.now, Has: policies.SampleField(rapid.IntRange(0, 15).Draw(x.t, "has")), Running: 2, Waiting: 1}
+	f.Sample = policies.Sample{At: x.now, Has: policies.SampleField(rapid.IntRange(0, 15).Draw(x.t, "has")), Running: 2, Waiting: 1,
+		Usage: rapid.SampledFrom([]float64{0, .5, 1}).Draw(x.t, "sampled"), QueryTokens: int64(x.now / 1e6), HitTokens: int64(x.now / 1e7)}
 	if f.Kind == policies.TurnArrived || rapid.IntRange(0, 2).Draw(x.t, "turn") == 0 {
 		f.Kind = policies.TurnArrived
 		if x.next == 0 || rapid.IntRange(0, 5).Draw(x.t, "again") > 0 {
@@ -163,6 +188,9 @@ func (x *chaos) step(facts []policies.Fact) {
 			}
 			delete(x.waiting, c.Attempt)
 			x.aborted++
+		case policies.Reject:
+			delete(x.waiting, c.Attempt)
+			x.rejected++
 		case policies.ProbeUsage, policies.ProbePrefix:
 			if c.Replica < 0 || !x.up[c.Replica] {
 				x.t.Fatalf("probe of %d, which is not up", c.Replica)
@@ -170,7 +198,7 @@ func (x *chaos) step(facts []policies.Fact) {
 		}
 	}
 	a := x.c.Audit()
-	if a.Admitted != x.admitted || a.Live != int64(len(x.running)) || a.Finished+a.Failed+a.Cancelled != x.ended || a.Superseded != x.aborted || a.Waiting != int64(len(x.waiting)) {
+	if a.Admitted != x.admitted || a.Live != int64(len(x.running)) || a.Finished+a.Failed+a.Cancelled != x.ended || a.Superseded != x.aborted || a.Rejected != x.rejected || a.Waiting != int64(len(x.waiting)) {
 		x.t.Fatalf("audit %+v; driver: admitted %d ended %d aborted %d running %d waiting %d", a, x.admitted, x.ended, x.aborted, len(x.running), len(x.waiting))
 	}
 	if x.c.NextWake() <= x.now {
@@ -227,7 +255,7 @@ func (x *chaos) drain() {
 
 func TestLeasesAreConserved(t *testing.T) {
 	for _, a := range arms() {
-		t.Run(fmt.Sprintf("%s/%s/%v", a.gate, a.router, a.params["preset"].Text), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s/%s/%v%v", a.gate, a.router, a.params["preset"].Text, a.params["repair"].Text), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				tree := &prefix.Tree{}
 				tree.Root()

@@ -12,9 +12,10 @@ import (
 )
 
 // A small closed loop: threads of several turns on two engines whose usage is the number of turns that they run over
-// their room, and whose prefixes last until others push them out. Whatever the gate and its knobs, every turn finishes.
+// their room, and whose prefixes last until others push them out. They are sampled once a second. Whatever the gate and
+// its knobs, every turn finishes.
 func TestEveryTurnFinishes(t *testing.T) {
-	for _, gate := range []string{"none", "max-sessions", "documented", "as-shipped"} {
+	for _, gate := range []string{"none", "max-sessions", "documented", "as-shipped", "max-requests", "aimd-kv"} {
 		t.Run(gate, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				name, p := gate, policies.Params{}
@@ -25,7 +26,12 @@ func TestEveryTurnFinishes(t *testing.T) {
 					name = "session"
 					p["preset"] = policies.Value{Text: gate}
 					p["usage"] = policies.Value{Text: rapid.SampledFrom([]string{"owner", "mean", "max"}).Draw(t, "usage")}
+					p["repair"] = policies.Value{Text: rapid.SampledFrom([]string{"none", "strict", "demand", "expected", "aging"}).Draw(t, "repair")}
 					p["idle_grace_s"] = policies.Value{Number: float64(rapid.IntRange(0, 3).Draw(t, "grace"))}
+				case "max-requests":
+					p["max_requests"] = policies.Value{Number: float64(rapid.IntRange(1, 3).Draw(t, "slots"))}
+				case "aimd-kv":
+					p["initial_requests"] = policies.Value{Number: float64(rapid.IntRange(1, 3).Draw(t, "slots"))}
 				}
 				g, err := catalog.BuildGate(name, policies.Env{}, p)
 				if err != nil {
@@ -37,8 +43,10 @@ func TestEveryTurnFinishes(t *testing.T) {
 				}
 				tree := &prefix.Tree{}
 				tree.Root()
+				kv := policies.Capability{KVTokens: int64(rapid.IntRange(500, 4000).Draw(t, "kv"))}
+				capabilities := []policies.Capability{kv, kv}
 				w := &tiny{t: t, room: rapid.IntRange(1, 3).Draw(t, "room"), turns: 3,
-					c: policies.NewController(policies.ControllerConfig{Tree: tree, Replicas: 2, Gate: g, Router: r})}
+					c: policies.NewController(policies.ControllerConfig{Tree: tree, Replicas: 2, Capabilities: capabilities, Gate: g, Router: r})}
 				w.run(rapid.IntRange(1, 6).Draw(t, "threads"))
 			})
 		})
@@ -80,6 +88,9 @@ func (w *tiny) run(threads int) {
 	for th := range policies.ThreadID(threads) {
 		w.arrive(policies.Time(rapid.IntRange(0, 3).Draw(w.t, "start"))*policies.Second, now, th)
 	}
+	for r := range policies.ReplicaID(2) {
+		w.at(0, now, policies.Fact{Kind: policies.MetricsSampled, Replica: r})
+	}
 	finished := 0
 	for steps := 0; finished < threads*int(w.turns); steps++ {
 		next := w.c.NextWake()
@@ -98,6 +109,10 @@ func (w *tiny) run(threads int) {
 				w.next++
 				f.Turn.Attempt = w.next
 				w.thread[w.next] = f.Turn.Thread
+			}
+			if f.Kind == policies.MetricsSampled {
+				f.Sample = policies.Sample{At: now, Has: policies.HasUsage, Usage: min(1, float64(w.running[f.Replica])/float64(w.room))}
+				w.at(policies.Second, now, f)
 			}
 			facts = append(facts, f)
 			if f.Kind == policies.Finished {

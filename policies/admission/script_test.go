@@ -35,6 +35,7 @@ type script struct {
 	usage   [2]string
 	hit     map[policies.ThreadID]string
 	threads map[policies.AttemptID]policies.ThreadID
+	prompts map[policies.AttemptID]int32
 	out     strings.Builder
 }
 
@@ -91,7 +92,7 @@ func (s *script) start(t *testing.T, d *datadriven.TestData) {
 	tree.Root()
 	*s = script{
 		c:   policies.NewController(policies.ControllerConfig{Tree: tree, Replicas: 2, Capabilities: []policies.Capability{kv, kv}, Gate: g, Router: r}),
-		hit: map[policies.ThreadID]string{}, threads: map[policies.AttemptID]policies.ThreadID{}, usage: [2]string{"0", "0"},
+		hit: map[policies.ThreadID]string{}, threads: map[policies.AttemptID]policies.ThreadID{}, prompts: map[policies.AttemptID]int32{}, usage: [2]string{"0", "0"},
 	}
 	s.step(policies.Fact{Kind: policies.ReplicaUp, Replica: 0}, policies.Fact{Kind: policies.ReplicaUp, Replica: 1})
 }
@@ -136,7 +137,7 @@ func (s *script) do(t *testing.T, line string) {
 				Attempt: policies.AttemptID(arg(1)), Thread: policies.ThreadID(thread), Session: policies.SessionID(named("session", thread)), Number: 1,
 				Prompt: prefix.Prefix{Tokens: int32(named("tokens", 1000))}, Class: int32(named("class", 0)),
 			}
-			s.threads[u.Attempt] = u.Thread
+			s.threads[u.Attempt], s.prompts[u.Attempt] = u.Thread, u.Prompt.Tokens
 			facts = append(facts, policies.Fact{Kind: policies.TurnArrived, Turn: u})
 		case "close":
 			facts = append(facts, policies.Fact{Kind: policies.ThreadFinished, Thread: policies.ThreadID(arg(1)), Session: policies.SessionID(arg(1))})
@@ -205,10 +206,10 @@ func (s *script) step(facts ...policies.Fact) {
 			s.reply(f)
 		case policies.ProbePrefix:
 			fmt.Fprintf(&s.out, "prefix? %d of %d\n", c.Attempt, c.Replica)
-			f := policies.Fact{Kind: policies.PrefixProbed, Attempt: c.Attempt, Replica: c.Replica, PromptTokens: 1000}
+			f := policies.Fact{Kind: policies.PrefixProbed, Attempt: c.Attempt, Replica: c.Replica, PromptTokens: s.prompts[c.Attempt]}
 			var ratio float64
 			ratio, f.Outcome = parseAnswer(cmp.Or(s.hit[s.threads[c.Attempt]], "0"))
-			f.HitTokens = int32(ratio*1000 + .5)
+			f.HitTokens = int32(ratio*float64(f.PromptTokens) + .5)
 			s.reply(f)
 		}
 	}

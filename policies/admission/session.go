@@ -29,6 +29,8 @@ import "github.com/sluice-sim/sluice/policies"
 //
 // In the shipped code the waiters of one gate are those of one worker process, which serves one session at a time. Scope
 // session gives that: a session's events wake its own turns only.
+//
+// Knob repair changes exactly one rule of either preset; session_repair.go has them.
 
 // Session declares the session-level gate.
 func Session() policies.Declaration {
@@ -55,6 +57,10 @@ func Session() policies.Declaration {
 				Doc: "whose usage counts: the replica that owns the thread, or the mean or maximum over all replicas"},
 			{Name: "scope", Kind: policies.EnumKnob, Default: policies.Value{Text: "cluster"}, Enum: []string{"cluster", "session"},
 				Doc: "whose waiters an event can wake: all, or those of the same session"},
+			{Name: "repair", Kind: policies.EnumKnob, Default: policies.Value{Text: "none"}, Enum: []string{"none", "strict", "demand", "expected", "aging"},
+				Doc: "the one rule that is changed: strict lets one cold turn go for each freed quantum, demand counts the KV of idle threads as used, expected measures the hit against the thread's history, aging bounds the wait"},
+			{Name: "max_wait_s", Kind: policies.FloatKnob, Default: policies.Value{Number: 120}, Min: 0.001, Max: 1e6, Unit: "s",
+				Doc: "repair aging: a turn that has waited so long goes, without a window"},
 		},
 		NewGate: newSession,
 	}
@@ -78,6 +84,13 @@ type session struct {
 	windows  []window // by thread
 	waited   []bool   // by thread: its newest turn has been held for room
 	expiries fifo[expiry]
+
+	strict   bool
+	expected bool
+	line     line    // repair strict
+	idle     *demand // repair demand, else nil
+	maxWait  policies.Time
+	since    []waitStart // repair aging, by thread
 }
 
 // window is a thread's ownership of its prefix. While the attempt that retains it runs it does not expire.
@@ -103,6 +116,7 @@ func newSession(_ policies.Env, p policies.Params) policies.Gate {
 	if g.shipped {
 		g.poll = max(g.poll, 5*policies.Second)
 	}
+	g.repair(p)
 	return g
 }
 
@@ -124,7 +138,7 @@ func turnKey(t policies.ThreadID) policies.WakeKey { return 1 + 2*policies.WakeK
 
 func (g *session) notify(v *policies.View, s policies.SessionID) {
 	n := 1
-	if g.shipped {
+	if g.shipped && !g.strict {
 		n = -1
 	}
 	v.Wake(g.roomKey(s), n)
@@ -134,6 +148,8 @@ func (g *session) of(t policies.ThreadID) *window {
 	for int(t) >= len(g.windows) {
 		g.windows = append(g.windows, window{})
 		g.waited = append(g.waited, false)
+		g.line.places = append(g.line.places, notInLine)
+		g.since = append(g.since, waitStart{})
 	}
 	return &g.windows[t]
 }
@@ -148,10 +164,12 @@ func (g *session) Observe(now policies.Time, v *policies.View, f *policies.Fact)
 		v.Wake(turnKey(f.Thread), -1)
 	case policies.ThreadFinished:
 		*g.of(f.Thread) = window{}
-		g.notify(v, f.Session)
+		g.idle.remove(f.Thread)
+		g.freed(v, f.Session)
 	case policies.ClientGone, policies.AttemptSuperseded:
 		g.of(f.Thread)
 		g.waited[f.Thread] = false
+		g.line.leave(f.Thread, f.Attempt)
 	case policies.Woke:
 		g.purge(now, v)
 	}
@@ -166,19 +184,33 @@ func (g *session) release(now policies.Time, v *policies.View, f *policies.Fact)
 			g.expiries.push(expiry{w.until, f.Thread})
 		}
 	}
+	g.idle.add(now, v, f.Thread, f.Session)
 	g.purge(now, v)
-	g.notify(v, f.Session)
+	g.freed(v, f.Session)
 }
 
-// purge removes the windows that have ended.
+// freed wakes after a turn, a thread or a window has ended.
+func (g *session) freed(v *policies.View, s policies.SessionID) {
+	g.line.next = 0
+	g.notify(v, s)
+}
+
+// purge removes the windows that have ended, and the tokens of threads that have been idle for the grace.
 func (g *session) purge(now policies.Time, v *policies.View) {
 	for g.expiries.len() > 0 && g.expiries.front().at <= now {
 		e := g.expiries.pop()
 		if w := g.of(e.thread); w.until == e.at {
 			s := w.session
 			*w = window{}
-			g.notify(v, s)
+			g.freed(v, s)
 		}
+	}
+	for {
+		s, ok := g.idle.expire(now)
+		if !ok {
+			return
+		}
+		g.freed(v, s)
 	}
 }
 
@@ -189,38 +221,48 @@ func (g *session) Admit(now policies.Time, v *policies.View, t *policies.Turn, p
 	if v.Running(t.Thread) > 0 {
 		return policies.Verdict{Kind: policies.VerdictHold, Reason: policies.BehindWaiter, Until: policies.Never, WakeOn: turnKey(t.Thread)}
 	}
+	g.of(t.Thread)
+	if g.aged(now, t) {
+		return g.admit(now, v, t, policies.Forced, false)
+	}
 	if !p.HasUsage {
 		return policies.Verdict{Kind: policies.VerdictProbeUsage, Replica: g.probed(now, v, t)}
 	}
 	g.purge(now, v)
 	switch w := g.of(t.Thread); {
 	case !p.UsageOK && !g.shipped:
-		return g.admit(v, t, policies.ProbeUnavailable, false)
-	case !p.UsageOK || g.pressed(p) < g.watermark:
-		return g.admit(v, t, policies.Open, false)
+		return g.admit(now, v, t, policies.ProbeUnavailable, false)
+	case !p.UsageOK || g.pressed(now, v, t, p) < g.watermark && (!g.strict || w.until != 0 || g.line.may(now, t)):
+		return g.admit(now, v, t, policies.Open, false)
 	case w.until != 0 && !p.HasPrefix:
-		return g.admit(v, t, policies.ReservedSession, true)
+		return g.admit(now, v, t, policies.ReservedSession, true)
 	case !p.HasPrefix:
 		return policies.Verdict{Kind: policies.VerdictProbePrefix, Replica: owningReplica(now, v, t)}
 	case !p.PrefixOK:
-		return g.admit(v, t, policies.ProbeUnavailable, false)
-	case hitRatio(p, t) >= g.threshold:
-		return g.admit(v, t, policies.ResidentPrefix, true)
+		return g.admit(now, v, t, policies.ProbeUnavailable, false)
+	case g.hitRatio(v, p, t) >= g.threshold:
+		return g.admit(now, v, t, policies.ResidentPrefix, true)
 	}
+	until := min(now+g.poll, g.forcedAt(now, t))
 	g.waited[t.Thread] = true
-	return policies.Verdict{Kind: policies.VerdictHold, Reason: policies.UnderPressure, Until: now + g.poll, WakeOn: g.roomKey(t.Session)}
+	g.line.enter(t)
+	return policies.Verdict{Kind: policies.VerdictHold, Reason: policies.UnderPressure, Until: until, WakeOn: g.roomKey(t.Session)}
 }
 
 // admit lets t go, with a window if retain is set. The documented gate then wakes the next waiter, if t was a waiter or
 // found no pressure.
-func (g *session) admit(v *policies.View, t *policies.Turn, why policies.Reason, retain bool) policies.Verdict {
+func (g *session) admit(now policies.Time, v *policies.View, t *policies.Turn, why policies.Reason, retain bool) policies.Verdict {
 	if retain {
 		g.windows[t.Thread] = window{until: policies.Never, retainer: t.Attempt, session: t.Session}
 	}
-	if !g.shipped && (g.waited[t.Thread] || !retain) {
+	if !g.shipped && (g.waited[t.Thread] || !retain) && !(g.strict && why == policies.Open) {
 		g.notify(v, t.Session)
 	}
 	g.waited[t.Thread] = false
+	if g.line.leave(t.Thread, t.Attempt) && why == policies.Open {
+		g.line.next = now + g.poll
+	}
+	g.idle.remove(t.Thread)
 	return policies.Verdict{Kind: policies.VerdictAdmit, Reason: why}
 }
 
@@ -232,11 +274,13 @@ func (g *session) probed(now policies.Time, v *policies.View, t *policies.Turn) 
 	return policies.AllReplicas
 }
 
-func (g *session) pressed(p *policies.Probes) float64 {
+// pressed is what is held against the watermark.
+func (g *session) pressed(now policies.Time, v *policies.View, t *policies.Turn, p *policies.Probes) float64 {
+	u := p.UsageMean
 	if g.usage == "max" {
-		return p.UsageMax
+		u = p.UsageMax
 	}
-	return p.UsageMean
+	return u + g.idle.share(now, v, t, g.usage)
 }
 
 // owningReplica is where the thread's last turn went, else where the router would send this one.
@@ -248,14 +292,18 @@ func owningReplica(now policies.Time, v *policies.View, t *policies.Turn) polici
 }
 
 // hitRatio is the resident share of the prompt.
-func hitRatio(p *policies.Probes, t *policies.Turn) float64 {
+func (g *session) hitRatio(v *policies.View, p *policies.Probes, t *policies.Turn) float64 {
+	whole := t.Prompt.Tokens
 	if p.PromptTokens > 0 {
-		return float64(p.HitTokens) / float64(p.PromptTokens)
+		whole = p.PromptTokens
 	}
-	return float64(p.HitTokens) / float64(t.Prompt.Tokens)
+	if h := v.History(t.Thread); g.expected && h > 0 {
+		whole = min(whole, h)
+	}
+	return float64(p.HitTokens) / float64(whole)
 }
 
-// NextWake is when the next window expires; only the documented gate has timers.
+// NextWake is when the next window or idle thread expires; only the documented gate has timers.
 func (g *session) NextWake() policies.Time {
 	if g.shipped {
 		return policies.Never
@@ -263,9 +311,9 @@ func (g *session) NextWake() policies.Time {
 	for g.expiries.len() > 0 {
 		e := g.expiries.front()
 		if g.windows[e.thread].until == e.at {
-			return e.at
+			return min(e.at, g.idle.next())
 		}
 		g.expiries.pop()
 	}
-	return policies.Never
+	return g.idle.next()
 }
