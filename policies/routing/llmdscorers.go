@@ -1,9 +1,6 @@
 package routing
 
-import (
-	"github.com/sluice-sim/sluice/exact"
-	"github.com/sluice-sim/sluice/policies"
-)
+import "github.com/sluice-sim/sluice/policies"
 
 // The scorers of llm-d that keep nothing, and the two that do. spec: policies 3.4.
 
@@ -44,10 +41,10 @@ func minMax(v *policies.View, dst []int64, of func(*policies.View, policies.Repl
 		if i == 0 {
 			least, most = x, x
 		}
-		least, most = min(least, x), max(most, x)
+		least, most, dst[r] = min(least, x), max(most, x), x
 	}
 	for _, r := range v.Up() {
-		dst[r] = minMaxScore(of(v, r), least, most)
+		dst[r] = minMaxScore(dst[r], least, most)
 	}
 }
 
@@ -64,6 +61,7 @@ type kvUsageScorer struct{}
 func (kvUsageScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
 	known, sum := int64(0), int64(0)
 	for _, r := range v.Up() {
+		dst[r] = unknownScore
 		if s := v.Sample(r); s.Has&policies.HasUsage != 0 {
 			dst[r] = freeScore(s.Usage)
 			known, sum = known+1, sum+dst[r]
@@ -74,19 +72,21 @@ func (kvUsageScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, 
 		mean = sum / known
 	}
 	for _, r := range v.Up() {
-		if v.Sample(r).Has&policies.HasUsage == 0 {
+		if dst[r] == unknownScore {
 			dst[r] = mean
 		}
 	}
 }
 
-// freeScore is 1 - usage as a score; 0 for a usage that is no number.
+// unknownScore marks a replica that has not reported.
+const unknownScore = -1
+
+// freeScore is 1 - usage as a score, rounded down; 0 for a usage that is no number.
 func freeScore(usage float64) int64 {
 	if !(usage < 1) {
 		return 0
 	}
-	n, _ := exact.RoundToInt64(float64((1 - max(0, usage)) * float64(policies.ScoreOne)))
-	return n
+	return int64(float64((1 - max(0, usage)) * float64(policies.ScoreOne)))
 }
 
 // loadAwareScorer: a half with nothing waiting, otherwise a half of 1 - min(W, T)/T.
