@@ -47,6 +47,7 @@ func gateArms() []arm {
 		{gate: "session", params: policies.Params{"repair": {Text: "aging"}, "max_wait_s": short}},
 		{gate: "max-requests", params: policies.Params{"max_requests": {Number: 2}}},
 		{gate: "aimd-kv", params: policies.Params{"initial_requests": {Number: 1}, "increase": {Number: 1}, "tick_s": short}},
+		{gate: "concur", params: policies.Params{"initial_window": {Number: 2}, "tick_s": short}},
 	} {
 		for _, r := range []string{"sticky", "lmetric"} {
 			g.router = r

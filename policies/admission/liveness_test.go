@@ -15,7 +15,7 @@ import (
 // their room, and whose prefixes last until others push them out. They are sampled once a second. Whatever the gate and
 // its knobs, every turn finishes.
 func TestEveryTurnFinishes(t *testing.T) {
-	for _, gate := range []string{"none", "max-sessions", "documented", "as-shipped", "max-requests", "aimd-kv"} {
+	for _, gate := range []string{"none", "max-sessions", "documented", "as-shipped", "max-requests", "aimd-kv", "concur"} {
 		t.Run(gate, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				name, p := gate, policies.Params{}
@@ -32,6 +32,9 @@ func TestEveryTurnFinishes(t *testing.T) {
 					p["max_requests"] = policies.Value{Number: float64(rapid.IntRange(1, 3).Draw(t, "slots"))}
 				case "aimd-kv":
 					p["initial_requests"] = policies.Value{Number: float64(rapid.IntRange(1, 3).Draw(t, "slots"))}
+				case "concur":
+					p["initial_window"] = policies.Value{Number: float64(rapid.IntRange(1, 4).Draw(t, "window"))}
+					p["high_usage"] = policies.Value{Number: .3}
 				}
 				g, err := catalog.BuildGate(name, policies.Env{}, p)
 				if err != nil {
@@ -111,7 +114,8 @@ func (w *tiny) run(threads int) {
 				w.thread[w.next] = f.Turn.Thread
 			}
 			if f.Kind == policies.MetricsSampled {
-				f.Sample = policies.Sample{At: now, Has: policies.HasUsage, Usage: min(1, float64(w.running[f.Replica])/float64(w.room))}
+				f.Sample = policies.Sample{At: now, Has: policies.HasUsage | policies.HasPrefixCounters, Usage: min(1, float64(w.running[f.Replica])/float64(w.room)),
+					QueryTokens: int64(now / 1e6), HitTokens: int64(now / 1e7)}
 				w.at(policies.Second, now, f)
 			}
 			facts = append(facts, f)

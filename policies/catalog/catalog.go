@@ -17,6 +17,7 @@ func Gates() []policies.Declaration {
 		admission.MaxSessions(),
 		admission.MaxRequests(),
 		admission.AIMDKV(),
+		admission.Concur(),
 		admission.Session(),
 	}
 }
@@ -38,6 +39,7 @@ func Routers() []policies.Declaration {
 		routing.LLMD(),
 		routing.SMGCacheAware(),
 		routing.Dynamo(),
+		routing.Preble(),
 		routing.LMetric(),
 		routing.Bailian(),
 		routing.SMetric(),
