@@ -83,8 +83,8 @@ func appendCapability(b []byte, c *policies.Capability) []byte {
 // streamsPerLine bounds the lines that tell of new streams.
 const streamsPerLine = 4096
 
-// appendStreams appends lines for the streams of tree from first on.
-func appendStreams(b []byte, tree *prefix.Tree, first int) []byte {
+// AppendStreams appends lines for the streams of tree from first on.
+func AppendStreams(b []byte, tree *prefix.Tree, first int) []byte {
 	for first < tree.Len() {
 		b = appendInt(b, `{"first_stream":`, int64(first))
 		b = append(b, `,"streams":[`...)

@@ -92,7 +92,7 @@ func (r *Recorder) Step(tree *prefix.Tree, now policies.Time, facts []policies.F
 		}
 		b, r.begun = r.header.Append(b), true
 	}
-	b = appendStreams(b, tree, r.streams)
+	b = AppendStreams(b, tree, r.streams)
 	r.streams = tree.Len()
 	r.step.Number++
 	r.step.Now, r.step.Facts, r.step.Commands = now, facts, commands

@@ -98,7 +98,8 @@ type whatIf struct {
 	attempts map[policies.AttemptID]*attempt
 	usage    []float64 // by replica: the last that was heard; NaN
 	awaited  map[probeKey]bool
-	due      []later // by (at, order)
+	due      []later                              // by (at, order)
+	last     map[policies.SessionID]policies.Time // when the last fact that was put off comes
 	order    int64
 	wakes    int64
 	facts    []policies.Fact
@@ -109,6 +110,8 @@ type whatIf struct {
 // attempt is how far an attempt is in both worlds. Placements have at -1 until there is one.
 type attempt struct {
 	arrived       policies.Time
+	session       policies.SessionID
+	thread        policies.ThreadID
 	prompt        prefix.Prefix
 	logged, would placement
 	heldLogged    bool
@@ -150,7 +153,7 @@ func newWhatIf(d *Decoder, settings []string) (*whatIf, error) {
 		return nil, errors.New("a policy that asks an oracle cannot be tried on a log, which has no exact knowledge of what did not happen")
 	}
 	n := len(other.Capabilities)
-	w := &whatIf{c: c, out: &Comparison{Other: other}, attempts: map[policies.AttemptID]*attempt{}, awaited: map[probeKey]bool{}}
+	w := &whatIf{c: c, out: &Comparison{Other: other}, attempts: map[policies.AttemptID]*attempt{}, awaited: map[probeKey]bool{}, last: map[policies.SessionID]policies.Time{}}
 	// Probes have substitutes, so that they count as missing only where one went unanswered.
 	w.out.Missing = needs &^ d.Header.Signals &^ policies.NeedsProbes
 	w.out.Logged = Tally{Gate: d.Header.Gate.Name, Router: d.Header.Router.Name, ByReplica: make([]int64, n)}
@@ -202,8 +205,9 @@ func (w *whatIf) takeDue(now policies.Time) []policies.Fact {
 	return facts
 }
 
-func (w *whatIf) postpone(at policies.Time, f policies.Fact) {
+func (w *whatIf) postpone(at policies.Time, f policies.Fact, s policies.SessionID) {
 	w.order++
+	w.last[s] = max(w.last[s], at)
 	x := later{at, w.order, f}
 	i, _ := slices.BinarySearchFunc(w.due, x, func(a, b later) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.order, b.order)) })
 	w.due = slices.Insert(w.due, i, x)
@@ -213,7 +217,10 @@ func (w *whatIf) postpone(at policies.Time, f policies.Fact) {
 func (w *whatIf) hear(now policies.Time, f *policies.Fact) {
 	switch f.Kind {
 	case policies.TurnArrived:
-		w.attempts[f.Turn.Attempt] = &attempt{arrived: now, prompt: f.Turn.Prompt, logged: placement{at: -1}, would: placement{at: -1}}
+		w.attempts[f.Turn.Attempt] = &attempt{
+			arrived: now, session: f.Turn.Session, thread: f.Turn.Thread, prompt: f.Turn.Prompt,
+			logged: placement{at: -1}, would: placement{at: -1},
+		}
 		w.out.Logged.Arrived++
 		w.out.Would.Arrived++
 	case policies.UsageProbed, policies.PrefixProbed:
@@ -236,6 +243,10 @@ func (w *whatIf) hear(now policies.Time, f *policies.Fact) {
 	case policies.Dispatched, policies.FirstToken, policies.TokensProgressed, policies.Finished, policies.Failed:
 		w.live(now, f)
 		return
+	case policies.ThreadFinished, policies.SessionFinished:
+		if w.over(now, f) {
+			return
+		}
 	case policies.ClientGone, policies.AttemptSuperseded:
 		w.facts = append(w.facts, *f)
 		w.gone(f.Attempt)
@@ -261,11 +272,33 @@ func (w *whatIf) live(now policies.Time, f *policies.Fact) {
 	case a.would.at < 0 && !a.wouldOver:
 		a.life, a.lifeAt = append(a.life, *f), append(a.lifeAt, now)
 	case a.would.at > a.logged.at && a.logged.at >= 0:
-		w.postpone(now+a.would.at-a.logged.at, *f)
+		w.postpone(now+a.would.at-a.logged.at, *f, a.session)
 	default:
 		w.facts = append(w.facts, *f)
 	}
 	w.forget(f.Attempt, a)
+}
+
+// over puts the end of a thread or session off until the other core is through with its turns; false if it is.
+func (w *whatIf) over(now policies.Time, f *policies.Fact) bool {
+	var newest policies.AttemptID
+	var held *attempt
+	for id, a := range w.attempts {
+		of := a.session == f.Session && (f.Kind == policies.SessionFinished || a.thread == f.Thread)
+		if of && a.logged.at >= 0 && a.would.at < 0 && !a.wouldOver && (held == nil || id > newest) {
+			newest, held = id, a
+		}
+	}
+	at := w.last[f.Session]
+	if f.Kind == policies.SessionFinished {
+		delete(w.last, f.Session)
+	}
+	if held != nil {
+		held.life, held.lifeAt = append(held.life, *f), append(held.lifeAt, now)
+	} else if at > now {
+		w.postpone(at, *f, f.Session)
+	}
+	return held != nil || at > now
 }
 
 // gone is the end of a client's patience. Where only the other core runs the attempt, nothing in the log will end it.
@@ -328,7 +361,7 @@ func (w *whatIf) would(now policies.Time, c *policies.Command, logged []policies
 		a.would = placement{now, c.Replica}
 		w.compare(a)
 		for i, f := range a.life {
-			w.postpone(now+a.lifeAt[i]-a.logged.at, f)
+			w.postpone(now+a.lifeAt[i]-a.logged.at, f, a.session)
 		}
 		a.life, a.lifeAt = nil, nil
 		if a.loggedOver && a.logged.at < 0 {
