@@ -444,7 +444,7 @@ func TestOracle(t *testing.T) {
 func declarations() []policies.Declaration {
 	return []policies.Declaration{
 		RoundRobin(), Random(), PowerOfTwo(), LeastRequests(), LeastPendingTokens(), LeastWork(), CHWBL(), Sticky(), StickyBounded(), StickyLeastLoaded(),
-		VLLMDP(), LLMD(), SMGCacheAware(), Dynamo(), LMetric(), Bailian(), SMetric(), SMetricFigure(), Oracle(),
+		VLLMDP(), LLMD(), SMGCacheAware(), Dynamo(), Preble(), LMetric(), Bailian(), SMetric(), SMetricFigure(), Oracle(),
 	}
 }
 
