@@ -5,7 +5,7 @@ STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 # Packages that start goroutines.
 RACE_PACKAGES = ./cmd/... ./results/... ./traces/...
 
-.PHONY: build demo test lint race fuzz bench accuracy clean
+.PHONY: build demo test lint race fuzz bench accuracy determinism clean
 
 # The program.
 build:
@@ -35,12 +35,17 @@ fuzz:
 		done; \
 	done
 
+# The tables of docs/benchmarks.md, ratios included, in CPU time. `./scripts/bench.sh run load` prints some of them.
 bench:
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+	GO="$(GO)" ./scripts/bench.sh
 
 # Measured vLLM servers through the simulator; prints the tables of docs/accuracy.md and writes them there.
 accuracy:
 	$(GO) test ./sim -run '^TestAccuracy' -count=1 -v -accuracy
+
+# The same results on other processors, with more of them, walking and with the reference pool; see the script.
+determinism:
+	GO="$(GO)" ./scripts/determinism.sh
 
 clean:
 	rm -rf bin build

@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# Runs the benchmarks behind docs/benchmarks.md and prints its tables: scripts/bench.sh [GROUP...], all groups by default.
+#
+# On one processor (GOMAXPROCS=1) and in CPU time (user and system) of the process, since a shared machine's clock measures its
+# neighbours too. What set-up and loading take is measured apart and taken off. Every number is the median of RUNS.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+GO=${GO:-go}
+RUNS=${RUNS:-3}
+export GOMAXPROCS=1
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/bench.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+
+# small TITLE PACKAGE PATTERN prints a table of the benchmarks that match.
+small() {
+	printf '\n## %s\n\n`go test %s -run %s -bench %s -cpu 1`\n\n' "$1" "$2" "'^\$'" "'$3'"
+	echo '| benchmark | CPU ns | allocations |'
+	echo '| --- | ---: | ---: |'
+	$GO test -c -o "$work/test" "$2"
+	local bench=("$work/test" -test.run '^$' -test.cpu 1 -test.benchmem) name
+	"${bench[@]}" -test.bench "$3" -test.benchtime 1x >"$work/out" || { cat "$work/out" >&2; return 1; }
+	awk '/^Benchmark/ { print $1 }' "$work/out" >"$work/names"
+	: >"$work/table"
+	while read -r name; do
+		per_op "^${name//\//\$/^}\$" "${bench[@]}"
+		echo "${name#Benchmark} $ns $allocations" >>"$work/table"
+		echo "| ${name#Benchmark} | $ns | $allocations |"
+	done <"$work/names"
+	awk '
+		{ name[NR] = $1; ns[$1] = $2 }
+		END { for (i = 1; i <= NR; i++) {
+			slow = name[i]; if (sub(/extent/, "reference", slow)) ratio(name[i], slow, "reference / extent pool")
+			slow = name[i]; if (sub(/walk=false/, "walk=true", slow)) ratio(name[i], slow, "walking / jumping")
+		} }
+		function ratio(fast, slow, what) {
+			if (!(slow in ns)) return
+			if (!header++) print "\n| ratio | |\n| --- | ---: |"
+			printf "| %s, %s | %.3g |\n", what, fast, ns[slow] / ns[fast]
+		}' "$work/table"
+}
+
+# per_op PATTERN BENCH... sets ns and allocations of one operation of a benchmark. The number of operations grows until they
+# take a quarter of a second.
+per_op() {
+	local pattern=$1 n=10 base with took
+	shift
+	base=$(cpu "$@" -test.bench "$pattern" -test.benchtime 1x)
+	while :; do
+		with=$(RUNS=1 cpu "$@" -test.bench "$pattern" -test.benchtime "${n}x")
+		took=$(awk -v a="$with" -v b="$base" 'BEGIN { print a - b }')
+		awk -v t="$took" 'BEGIN { exit !(t < 0.15) }' || break
+		n=$(awk -v n="$n" -v t="$took" 'BEGIN { f = t < 0.01 ? 100 : 0.25 / t; printf "%.0f", n * f }')
+	done
+	with=$(cpu "$@" -test.bench "$pattern" -test.benchtime "${n}x")
+	ns=$(awk -v a="$with" -v b="$base" -v n="$n" 'BEGIN { x = (a - b) / (n - 1) * 1e9; printf x < 100 ? "%.3g" : "%.0f", x }')
+	allocations=$(awk '/^Benchmark/ { for (i = 3; i < NF; i += 2) if ($(i+1) == "allocs/op") print $i }' "$work/stdout")
+}
+
+# cpu COMMAND... prints the CPU seconds of a command, the median of RUNS.
+cpu() {
+	local i
+	for ((i = 0; i < RUNS; i++)); do
+		{ TIMEFORMAT='%U %S'; time "$@" >"$work/stdout" 2>"$work/stderr" || { cat "$work/stderr" >&2; exit 1; }; } 2>&1 |
+			awk '{ print $1 + $2 }'
+	done | sort -n | sed -n "$(((RUNS + 1) / 2))p"
+}
+
+ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3g", a / b }'; }
+
+engine() {
+	small 'Engine step: every running request decodes one token' ./model/engine '^BenchmarkDecodeStep$'
+	small 'Law: the time of one step' ./model/latency '^Benchmark(DecodeStep|MixedStep)$'
+}
+
+router() {
+	small 'Router: one decision, all replicas holding something of the prompt' ./policies/routing '^BenchmarkRoute$/^(least-requests|sticky|vllm-dp|smg-cache-aware|dynamo|lmetric|bailian|smetric)$'
+	small 'Decision core: one turn, from arrival to the end of its session, gate and router included' ./policies '^BenchmarkTurn$'
+}
+
+pool() {
+	small 'Block pool: one turn that finds its history, under eviction' ./model/kv '^BenchmarkTurn$'
+	small 'Block pool: one turn that finds nothing, under eviction' ./model/kv '^BenchmarkColdTurn$'
+}
+
+# jump compares the ways to run one scenario, in one table.
+jump() {
+	small 'Jumping over decode steps: 2,000 output tokens of one request, run and set-up included' ./sim '^BenchmarkDecode$'
+	$GO build -o "$work/sluice" ./cmd/sluice
+	printf '\n## Jumping, walking and the reference pool: the scenario `demo`\n\n`GOMAXPROCS=1 sluice run demo --force [--walk] [--reference-pool]`, median of %s\n\n' "$RUNS"
+	local run=("$work/sluice" run demo --force --out "$work/demo") fast walk slow
+	fast=$(cpu "${run[@]}") walk=$(cpu "${run[@]}" --walk) slow=$(RUNS=1 cpu "${run[@]}" --reference-pool)
+	echo '| way | CPU s | ratio |'
+	echo '| --- | ---: | ---: |'
+	echo "| jumping, extent pool | $fast | 1 |"
+	echo "| walking, extent pool | $walk | $(ratio "$walk" "$fast") |"
+	echo "| jumping, reference pool (one run) | $slow | $(ratio "$slow" "$fast") |"
+}
+
+# run measures whole runs on the recorded sessions beside the repository.
+run() {
+	[ -d ../shared/traces/kv-cache-tester ] || { echo "SKIPPED: the recorded sessions are not beside the repository" >&2; return; }
+	$GO test -c -o "$work/sim.test" ./sim
+	printf '\n## Whole runs on the recorded sessions, results folder included\n\n`go test ./sim -run %s -bench RealTrace -cpu 1 -benchtime %sx`; CPU time of the process, less that of loading\n\n' "'^\$'" "$RUNS"
+	echo '| run | turns | steps | hit rate | CPU s a run | turns a CPU-second | steps a CPU-second |'
+	echo '| --- | ---: | ---: | ---: | ---: | ---: | ---: |'
+	local bench=("$work/sim.test" -test.run '^$' -test.cpu 1) load one name
+	(cd sim && "${bench[@]}" -test.bench 'RealTrace' -test.benchtime 1x) | awk '/^Benchmark/ { print $1 }' >"$work/names"
+	load=$(cd sim && cpu "${bench[@]}" -test.bench 'RealTrace/none' -test.benchtime 1x)
+	while read -r name; do
+		one=$(cd sim && RUNS=1 cpu "${bench[@]}" -test.bench "^${name//\//\$/^}\$" -test.benchtime "${RUNS}x")
+		awk -v name="${name#BenchmarkRealTrace/}" -v cpu="$one" -v load="$load" -v runs="$RUNS" '/^Benchmark/ {
+			for (i = 3; i < NF; i += 2) v[$(i+1)] = $i
+			c = (cpu - load) / runs; turns = v["ns/op"] / v["ns/turn"]; steps = v["ns/op"] / v["ns/step"]
+			printf "| %s | %.0f | %.0f | %.2f | %.3g | %.0f | %.0f |\n", name, turns, steps, v["hit"], c, turns / c, steps / c
+		}' "$work/stdout"
+	done <"$work/names"
+	echo
+	echo "Loading, with what surrounds it, took $load CPU s, the median of $RUNS."
+}
+
+# load measures reading the recorded sessions.
+load() {
+	[ -d ../shared/traces/kv-cache-tester ] || { echo "SKIPPED: the recorded sessions are not beside the repository" >&2; return; }
+	printf '\n## Loading the recorded sessions\n\n`go test ./traces -run %s -bench ReadKVCacheTester -cpu 1 -benchtime 1x -count %s`\n\n' "'^\$'" "$RUNS"
+	$GO test ./traces -run '^$' -bench ReadKVCacheTester -cpu 1 -benchtime 1x -count "$RUNS" | awk '/^Benchmark/ { for (i = 3; i < NF; i += 2) if ($(i+1) == "MB/s") print $i }' |
+		sort -n | awk '{ v[NR] = $1 } END { printf "| | MB/s of JSON, wall clock |\n| --- | ---: |\n| most | %.0f |\n| median | %.0f |\n", v[NR], v[int((NR + 1) / 2)] }'
+}
+
+echo "$(date -u +%F), $($GO env GOVERSION) $($GO env GOOS)/$($GO env GOARCH), $(nproc) cores of $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n1), load $(cut -d' ' -f1 /proc/loadavg)"
+for group in "${@:-engine router pool jump run load}"; do
+	for g in $group; do $g; done
+done
