@@ -1,39 +1,94 @@
 package policies
 
-import "github.com/sluice-sim/sluice/prefix"
+import (
+	"github.com/sluice-sim/sluice/exact"
+	"github.com/sluice-sim/sluice/prefix"
+)
 
-// index knows which blocks are resident where, from KV facts. For every stream it keeps a list of runs of blocks, each
-// on one replica and with a number of copies (an engine may hold identical blocks twice, and an eviction drops one
-// copy). Almost always a stream has one run for each replica that it ran on, so a lookup costs the forks of a prompt
-// times the replicas that hold some of it, whatever the prompt's length.
+// index knows which blocks are resident where, from KV facts. For every stream it keeps its holders: the replicas that
+// hold some of it, each with runs of blocks and, of these, the extent that is held without a gap from where the stream
+// begins. Only the extent counts for a hit, so a lookup costs the forks of a prompt, whatever its length.
+//
+// Almost always a stream has one or two holders, and they are found by walking its list. A stream that more than wideOver
+// replicas hold, a system prompt for instance, is wide: it has a table of holders by replica, and what a replica holds of
+// wide streams is its class. Replicas of one class have equal hits, whatever the prompt, except for those that also hold
+// some of the first stream of the prompt that is not wide. So there are as many different hits as there are holders of
+// that stream and classes, and routers look at no more (see Ranking).
+//
+// Memory: 12 bytes for each stream, 32 for each holder and 16 for each of its runs (almost always one), and for each wide
+// stream 4 for each replica.
 type index struct {
-	heads       []int32 // by stream: first run, noSlot if none
-	runs        []run
-	free        []int32
-	blockTokens []int32 // by replica: block size of its facts, 0 until the first one
-	sizes       []int32 // distinct block sizes heard of
-	segments    []prefix.Segment
-	reach       []int32
+	tree         *prefix.Tree
+	changes      *changes
+	streams      []stream
+	holders      []holder
+	spareHolders []int32
+	runs         []run
+	spareRuns    []int32
+	tables       []int32 // of wide streams, one after another: holder by replica, noSlot if none
+	spareTables  []int32
+	wideOver     int32
+
+	blockTokens []int32  // by replica: block size of its facts, 0 until the first one
+	held        []int32  // by replica: first holder
+	classes     []uint64 // by replica
+	sizes       []int32  // distinct block sizes heard of
+
+	segments  []prefix.Segment // of the last prompt
+	segmented prefix.Prefix
+	segmentBy int32
+	reach     []int32
 }
 
-// run is blocks lo <= i < hi of a stream on a replica. Runs of a stream are sorted by (replica, lo) and do not overlap.
+type stream struct {
+	first int32 // of its holders
+	count int32
+	table int32 // noSlot unless wide
+}
+
+// holder is what one replica holds of one stream.
+type holder struct {
+	stream     prefix.StreamID
+	replica    ReplicaID
+	extent     int32 // end of the blocks held without a gap from the stream's first own block; 0 if that is not held
+	runs       int32 // first run
+	prev, next int32 // of the stream
+	newer      int32 // of the replica
+	older      int32
+}
+
+// run is blocks lo <= i < hi and how many copies of each there are (an engine may hold identical blocks twice, and an
+// eviction drops one copy). Runs of a holder are sorted and do not overlap.
 type run struct {
-	replica ReplicaID
-	lo, hi  int32
-	copies  int32
-	next    int32
+	lo, hi int32
+	copies int32
+	next   int32
 }
 
-func (x *index) init(capabilities []Capability) {
-	x.blockTokens = make([]int32, len(capabilities))
-	x.reach = make([]int32, len(capabilities))
+func (x *index) init(tree *prefix.Tree, c *changes, replicas int) {
+	x.tree, x.changes = tree, c
+	x.wideOver = max(4, int32(replicas)/32)
+	x.blockTokens = make([]int32, replicas)
+	x.reach = make([]int32, replicas)
+	x.classes = make([]uint64, replicas)
+	x.held = make([]int32, replicas)
+	for i := range x.held {
+		x.held[i] = noSlot
+	}
 }
 
+// heard takes note of the block size that r's facts are in.
 func (x *index) heard(r ReplicaID, blockTokens int32) {
-	if x.blockTokens[r] == blockTokens {
+	before := x.blockTokens[r]
+	if before == blockTokens {
 		return
 	}
 	x.blockTokens[r] = blockTokens
+	x.classes[r] ^= classOfSize(before) ^ classOfSize(blockTokens)
+	x.changes.note(r)
+	for at := x.held[r]; at != noSlot; at = x.holders[at].older {
+		x.measure(at)
+	}
 	for _, b := range x.sizes {
 		if b == blockTokens {
 			return
@@ -45,171 +100,211 @@ func (x *index) heard(r ReplicaID, blockTokens int32) {
 // change adds (by = 1) or drops (by = -1) one copy of the blocks lo to hi of stream s on r. A copy that was never
 // there is not dropped; false if that was all of it.
 func (x *index) change(r ReplicaID, s prefix.StreamID, lo, hi, by int32) bool {
-	for int(s) >= len(x.heads) {
-		x.heads = append(x.heads, noSlot)
+	for int(s) >= len(x.streams) {
+		x.streams = append(x.streams, stream{first: noSlot, table: noSlot})
 	}
-	prev, changed := noSlot, false
-	at := x.heads[s]
-	for at != noSlot && (x.runs[at].replica < r || x.runs[at].replica == r && x.runs[at].hi <= lo) {
-		prev, at = at, x.runs[at].next
-	}
-	first := prev
-	for lo < hi {
-		switch here := at != noSlot && x.runs[at].replica == r; {
-		case !here || x.runs[at].lo >= hi: // a gap up to hi
-			if by > 0 {
-				prev = x.insert(s, prev, run{replica: r, lo: lo, hi: hi, copies: 1})
-				changed = true
-			}
-			lo = hi
-		case x.runs[at].lo > lo: // a gap, then a run
-			if by > 0 {
-				prev = x.insert(s, prev, run{replica: r, lo: lo, hi: x.runs[at].lo, copies: 1})
-				changed = true
-			}
-			lo = x.runs[at].lo
-		case x.runs[at].lo < lo: // cut the run in two at lo
-			prev, at = at, x.cut(s, at, lo)
-		default: // the run starts at lo
-			if x.runs[at].hi > hi {
-				x.cut(s, at, hi)
-			}
-			lo, changed = x.runs[at].hi, true
-			x.runs[at].copies += by
-			if x.runs[at].copies == 0 {
-				at = x.remove(s, prev, at)
-			} else {
-				prev, at = at, x.runs[at].next
-			}
+	at := x.find(s, r)
+	if at == noSlot {
+		if by < 0 {
+			return false
 		}
+		at = x.hold(s, r)
+	} else {
+		x.toFront(at)
 	}
-	x.join(s, first, r)
+	changed := x.changeRuns(at, lo, hi, by)
+	if x.holders[at].runs == noSlot {
+		x.drop(at)
+	} else {
+		x.measure(at)
+	}
 	return changed
 }
 
-func (x *index) insert(s prefix.StreamID, prev int32, n run) int32 {
-	var slot int32
-	if k := len(x.free); k > 0 {
-		slot, x.free = x.free[k-1], x.free[:k-1]
-	} else {
-		x.runs = append(x.runs, run{})
-		slot = int32(len(x.runs) - 1)
+// find is the holder of s that is r; noSlot if there is none.
+func (x *index) find(s prefix.StreamID, r ReplicaID) int32 {
+	if int(s) >= len(x.streams) {
+		return noSlot
 	}
-	if prev == noSlot {
-		n.next, x.heads[s] = x.heads[s], slot
-	} else {
-		n.next, x.runs[prev].next = x.runs[prev].next, slot
+	st := &x.streams[s]
+	if st.table != noSlot {
+		return x.tables[int(st.table)*len(x.held)+int(r)]
 	}
-	x.runs[slot] = n
-	return slot
+	at := st.first
+	for at != noSlot && x.holders[at].replica != r {
+		at = x.holders[at].next
+	}
+	return at
 }
 
-// cut splits run at into [lo, block) and [block, hi) and returns the second.
-func (x *index) cut(s prefix.StreamID, at, block int32) int32 {
-	second := x.runs[at]
-	second.lo = block
-	x.runs[at].hi = block
-	return x.insert(s, at, second)
-}
-
-func (x *index) remove(s prefix.StreamID, prev, at int32) (next int32) {
-	next = x.runs[at].next
-	if prev == noSlot {
-		x.heads[s] = next
+// hold makes r a holder of s.
+func (x *index) hold(s prefix.StreamID, r ReplicaID) int32 {
+	var at int32
+	if k := len(x.spareHolders); k > 0 {
+		at, x.spareHolders = x.spareHolders[k-1], x.spareHolders[:k-1]
 	} else {
-		x.runs[prev].next = next
+		x.holders = append(x.holders, holder{})
+		at = int32(len(x.holders) - 1)
 	}
-	x.free = append(x.free, at)
-	return next
+	x.holders[at] = holder{stream: s, replica: r, runs: noSlot, prev: noSlot, next: noSlot, newer: noSlot, older: x.held[r]}
+	if x.held[r] != noSlot {
+		x.holders[x.held[r]].newer = at
+	}
+	x.held[r] = at
+	x.link(at)
+	st := &x.streams[s]
+	st.count++
+	if st.table != noSlot {
+		x.tables[int(st.table)*len(x.held)+int(r)] = at
+	} else if st.count > x.wideOver {
+		x.widen(s)
+	}
+	return at
 }
 
-// join merges neighbours on r that touch and have equally many copies, from prev on.
-func (x *index) join(s prefix.StreamID, prev int32, r ReplicaID) {
-	at := prev
-	if at == noSlot {
-		at = x.heads[s]
+// drop forgets a holder that has no runs.
+func (x *index) drop(at int32) {
+	x.setExtent(at, 0)
+	x.unlink(at)
+	h := x.holders[at]
+	if h.newer == noSlot {
+		x.held[h.replica] = h.older
+	} else {
+		x.holders[h.newer].older = h.older
 	}
-	for at != noSlot && x.runs[at].replica <= r {
-		next := x.runs[at].next
-		if next == noSlot {
-			return
+	if h.older != noSlot {
+		x.holders[h.older].newer = h.newer
+	}
+	x.spareHolders = append(x.spareHolders, at)
+	st := &x.streams[h.stream]
+	st.count--
+	if st.table != noSlot {
+		x.tables[int(st.table)*len(x.held)+int(h.replica)] = noSlot
+		if st.count <= x.wideOver/2 {
+			x.narrow(h.stream)
 		}
-		a, b := &x.runs[at], &x.runs[next]
-		if a.replica == b.replica && a.hi == b.lo && a.copies == b.copies {
-			a.hi = b.hi
-			x.remove(s, at, next)
-			continue
+	}
+}
+
+// link puts a holder first on its stream's list.
+func (x *index) link(at int32) {
+	h := &x.holders[at]
+	st := &x.streams[h.stream]
+	h.prev, h.next = noSlot, st.first
+	if st.first != noSlot {
+		x.holders[st.first].prev = at
+	}
+	st.first = at
+}
+
+func (x *index) unlink(at int32) {
+	h := &x.holders[at]
+	if h.prev == noSlot {
+		x.streams[h.stream].first = h.next
+	} else {
+		x.holders[h.prev].next = h.next
+	}
+	if h.next != noSlot {
+		x.holders[h.next].prev = h.prev
+	}
+}
+
+// toFront moves a holder to where it is found first, for a replica's facts come in spells.
+func (x *index) toFront(at int32) {
+	if h := &x.holders[at]; h.prev != noSlot && x.streams[h.stream].table == noSlot {
+		x.unlink(at)
+		x.link(at)
+	}
+}
+
+// measure finds a holder's extent.
+func (x *index) measure(at int32) {
+	h := &x.holders[at]
+	base := int32(0)
+	if b := x.blockTokens[h.replica]; b > 0 {
+		base = x.tree.Stream(h.stream).ForkAt / b
+	}
+	end := base
+	for k := h.runs; k != noSlot && x.runs[k].lo <= end; k = x.runs[k].next {
+		end = max(end, x.runs[k].hi)
+	}
+	if end == base {
+		end = 0
+	}
+	x.setExtent(at, end)
+}
+
+func (x *index) setExtent(at, extent int32) {
+	h := &x.holders[at]
+	if h.extent == extent {
+		return
+	}
+	if x.streams[h.stream].table != noSlot {
+		x.classes[h.replica] ^= classOfExtent(h.stream, h.extent) ^ classOfExtent(h.stream, extent)
+		x.changes.note(h.replica)
+	}
+	h.extent = extent
+}
+
+// A class is a hash of what a replica holds of wide streams, and of its block size: each part is hashed, and the sum is
+// the exclusive or of the parts, so that one part can be exchanged. Two different holdings of 64 bits that agree by
+// chance would be taken for one.
+func classOfExtent(s prefix.StreamID, extent int32) uint64 {
+	if extent == 0 {
+		return 0
+	}
+	return exact.Hash2(0x636c617373, uint64(s), uint64(extent))
+}
+
+func classOfSize(blockTokens int32) uint64 { return exact.Hash1(0x73697a65, uint64(blockTokens)) }
+
+// widen gives s a table, and its holders a part of their class.
+func (x *index) widen(s prefix.StreamID) {
+	st := &x.streams[s]
+	if k := len(x.spareTables); k > 0 {
+		st.table, x.spareTables = x.spareTables[k-1], x.spareTables[:k-1]
+	} else {
+		st.table = int32(len(x.tables) / len(x.held))
+		for range x.held {
+			x.tables = append(x.tables, noSlot)
 		}
-		at = next
+	}
+	table := x.tables[int(st.table)*len(x.held):]
+	for at := st.first; at != noSlot; at = x.holders[at].next {
+		h := &x.holders[at]
+		table[h.replica] = at
+		x.reclass(h)
+	}
+}
+
+// narrow takes the table of s back.
+func (x *index) narrow(s prefix.StreamID) {
+	st := &x.streams[s]
+	table := x.tables[int(st.table)*len(x.held):]
+	for at := st.first; at != noSlot; at = x.holders[at].next {
+		h := &x.holders[at]
+		table[h.replica] = noSlot
+		x.reclass(h)
+	}
+	x.spareTables = append(x.spareTables, st.table)
+	st.table = noSlot
+}
+
+// reclass puts h's extent into its replica's class, or takes it out.
+func (x *index) reclass(h *holder) {
+	if h.extent > 0 {
+		x.classes[h.replica] ^= classOfExtent(h.stream, h.extent)
+		x.changes.note(h.replica)
 	}
 }
 
 // clear forgets everything on r.
 func (x *index) clear(r ReplicaID) {
-	for s := range x.heads {
-		prev, at := noSlot, x.heads[s]
-		for at != noSlot && x.runs[at].replica <= r {
-			if x.runs[at].replica == r {
-				at = x.remove(prefix.StreamID(s), prev, at)
-			} else {
-				prev, at = at, x.runs[at].next
-			}
+	for at := x.held[r]; at != noSlot; at = x.held[r] {
+		for k := x.holders[at].runs; k != noSlot; k = x.runs[k].next {
+			x.spareRuns = append(x.spareRuns, k)
 		}
+		x.holders[at].runs = noSlot
+		x.drop(at)
 	}
-}
-
-// hit is View.HitTokens.
-func (x *index) hit(tree *prefix.Tree, r ReplicaID, p prefix.Prefix) (tokens int32, ok bool) {
-	if int(r) >= len(x.blockTokens) || r < 0 || x.blockTokens[r] == 0 {
-		return 0, false
-	}
-	b := x.blockTokens[r]
-	x.segments = tree.Segments(p, b, x.segments[:0])
-	reach := int32(0)
-	for _, g := range x.segments {
-		if reach < g.Lo || int(g.Stream) >= len(x.heads) {
-			break
-		}
-		for at := x.heads[g.Stream]; at != noSlot && x.runs[at].replica <= r; at = x.runs[at].next {
-			if n := &x.runs[at]; n.replica == r && n.lo <= reach && n.hi > reach {
-				reach = min(n.hi, g.Hi)
-			}
-		}
-	}
-	return hitTokens(reach, b, p), true
-}
-
-// hits is View.AllHitTokens.
-func (x *index) hits(tree *prefix.Tree, p prefix.Prefix, dst []int32) {
-	for i := range dst {
-		dst[i] = -1
-		if x.blockTokens[i] > 0 {
-			dst[i] = 0
-		}
-	}
-	for _, b := range x.sizes {
-		x.segments = tree.Segments(p, b, x.segments[:0])
-		clear(x.reach)
-		for _, g := range x.segments {
-			if int(g.Stream) >= len(x.heads) {
-				continue
-			}
-			for at := x.heads[g.Stream]; at != noSlot; at = x.runs[at].next {
-				n := &x.runs[at]
-				if reach := x.reach[n.replica]; reach >= g.Lo && n.lo <= reach && n.hi > reach {
-					x.reach[n.replica] = min(n.hi, g.Hi)
-				}
-			}
-		}
-		for i, reach := range x.reach {
-			if reach > 0 && x.blockTokens[i] == b {
-				dst[i] = hitTokens(reach, b, p)
-			}
-		}
-	}
-}
-
-// hitTokens is the tokens of the first blocks of p, at most the whole blocks before its last token.
-func hitTokens(blocks, blockTokens int32, p prefix.Prefix) int32 {
-	return max(0, min(blocks, (p.Tokens-1)/blockTokens)) * blockTokens
 }

@@ -12,8 +12,8 @@ import (
 // sizes and evictions of what is not there.
 func TestIndexAgainstBlockCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		const replicas, blocks = 3, 8
-		sizes := [replicas]int32{4, 4, 8}
+		const replicas, blocks = 7, 8
+		sizes := [replicas]int32{4, 4, 8, 4, 4, 4, 8}
 		tree := &prefix.Tree{}
 		tree.Root()
 		for range rapid.IntRange(0, 5).Draw(t, "forks") {
@@ -32,13 +32,16 @@ func TestIndexAgainstBlockCounts(t *testing.T) {
 		}
 		copies := map[block]int{}
 		heard := [replicas]bool{}
-		for range rapid.IntRange(0, 40).Draw(t, "facts") {
+		for range rapid.IntRange(0, 60).Draw(t, "facts") {
 			f := Fact{
-				Replica: ReplicaID(rapid.IntRange(0, replicas-1).Draw(t, "replica")), Stream: prefix.StreamID(rapid.IntRange(0, tree.Len()-1).Draw(t, "stream")),
+				Replica: ReplicaID(rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6}).Draw(t, "replica")), Stream: prefix.StreamID(rapid.IntRange(0, tree.Len()-1).Draw(t, "stream")),
 				Kind: rapid.SampledFrom([]FactKind{BlocksStored, BlocksStored, BlocksStored, BlocksEvicted, BlocksEvicted, BlocksCleared}).Draw(t, "kind"),
 			}
 			if f.Kind == BlocksCleared && rapid.IntRange(0, 5).Draw(t, "rarely") > 0 {
 				continue
+			}
+			if f.Kind != BlocksCleared && rapid.IntRange(0, 9).Draw(t, "rarely") == 0 {
+				sizes[f.Replica] = 12 - sizes[f.Replica] // what it holds stays, under other numbers
 			}
 			f.BlockTokens = sizes[f.Replica]
 			f.Lo = int32(rapid.IntRange(0, blocks-1).Draw(t, "lo"))
@@ -86,23 +89,50 @@ func TestIndexAgainstBlockCounts(t *testing.T) {
 	})
 }
 
-// checkRuns holds the runs of every stream to their order, and the memory to what is in use.
+// checkRuns holds the runs of every holder to their order, the tables and classes to the holders, and the memory to what is
+// in use.
 func checkRuns(t *rapid.T, x *index) {
-	used := 0
-	for s := range x.heads {
-		last := run{replica: -1}
-		for at := x.heads[s]; at != noSlot; at = x.runs[at].next {
-			n := x.runs[at]
-			used++
-			touching := n.replica == last.replica && n.lo == last.hi && n.copies == last.copies
-			if n.lo >= n.hi || n.copies <= 0 || n.replica < last.replica || n.replica == last.replica && n.lo < last.hi || touching {
-				t.Fatalf("stream %d: run %+v after %+v", s, n, last)
-			}
-			last = n
+	used, holders := 0, 0
+	classes := make([]uint64, len(x.classes))
+	for r, b := range x.blockTokens {
+		if b > 0 {
+			classes[r] = classOfSize(0) ^ classOfSize(b)
 		}
 	}
-	if used+len(x.free) != len(x.runs) {
-		t.Fatalf("%d runs, %d in use, %d free", len(x.runs), used, len(x.free))
+	for s := range x.streams {
+		st := x.streams[s]
+		count := int32(0)
+		for at := st.first; at != noSlot; at = x.holders[at].next {
+			h := x.holders[at]
+			count++
+			last := run{lo: -1, hi: -1}
+			for k := h.runs; k != noSlot; k = x.runs[k].next {
+				n := x.runs[k]
+				used++
+				if n.lo >= n.hi || n.copies <= 0 || n.lo < last.hi || n.lo == last.hi && n.copies == last.copies {
+					t.Fatalf("stream %d, replica %d: run %+v after %+v", s, h.replica, n, last)
+				}
+				last = n
+			}
+			if last.lo < 0 || int(h.stream) != s || x.find(h.stream, h.replica) != at {
+				t.Fatalf("stream %d: holder %+v has no runs or is not found", s, h)
+			}
+			if st.table != noSlot {
+				classes[h.replica] ^= classOfExtent(h.stream, h.extent)
+			}
+		}
+		holders += int(count)
+		if count != st.count || count > x.wideOver && st.table == noSlot || count <= x.wideOver/2 && st.table != noSlot {
+			t.Fatalf("stream %d: %+v, %d holders", s, st, count)
+		}
+	}
+	if used+len(x.spareRuns) != len(x.runs) || holders+len(x.spareHolders) != len(x.holders) {
+		t.Fatalf("%d runs, %d in use, %d spare; %d holders, %d in use, %d spare", len(x.runs), used, len(x.spareRuns), len(x.holders), holders, len(x.spareHolders))
+	}
+	for r, c := range classes {
+		if x.classes[r] != c {
+			t.Fatalf("replica %d is of class %x, want %x", r, x.classes[r], c)
+		}
 	}
 }
 
@@ -117,7 +147,22 @@ func TestUsualResidencyIsOneRun(t *testing.T) {
 	for i := range int32(300) {
 		v.setBlocks(&Fact{Kind: BlocksEvicted, Lo: 999 - i, Hi: 1000 - i, BlockTokens: 16})
 	}
-	if got := v.index.runs[v.index.heads[0]]; got != (run{replica: 0, lo: 0, hi: 700, copies: 1, next: noSlot}) {
+	if got := v.index.runs[v.index.holders[v.index.streams[0].first].runs]; got != (run{lo: 0, hi: 700, copies: 1, next: noSlot}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A run that grows at its end keeps its number of copies to itself.
+func TestCopiesOfNeighbours(t *testing.T) {
+	tree := &prefix.Tree{}
+	tree.Root()
+	v := newView(tree, make([]Capability, 1), nil, nil)
+	v.setState(0, Up)
+	for _, f := range []Fact{{Kind: BlocksStored, Hi: 4}, {Kind: BlocksStored, Hi: 4}, {Kind: BlocksStored, Lo: 4, Hi: 6}, {Kind: BlocksEvicted, Lo: 4, Hi: 6}} {
+		f.BlockTokens = 16
+		v.setBlocks(&f)
+	}
+	if got, _ := v.HitTokens(0, prefix.Prefix{Tokens: 200}); got != 64 {
+		t.Errorf("hit %d, want 64", got)
 	}
 }

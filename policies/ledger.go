@@ -105,8 +105,7 @@ func (v *View) open(now Time, t *Turn, r ReplicaID) {
 
 	rep.inFlight++
 	rep.promptTokens += int64(t.Prompt.Tokens)
-	rep.queuedTokens += int64(uncached)
-	rep.queuedMoment += Moment(uncached, t.Prompt.Tokens)
+	v.queue(r, int64(uncached), Moment(uncached, t.Prompt.Tokens))
 	th := v.thread(t.Thread)
 	th.last = r
 	th.running++
@@ -131,14 +130,33 @@ func (v *View) firstToken(a AttemptID) bool {
 	v.unqueue(le)
 	le.Decoding = true
 	le.Output = max(le.Output, 1)
-	v.replicas[le.Replica].decodeTokens += int64(le.Prompt.Tokens) + int64(le.Output)
+	v.decode(le.Replica, int64(le.Prompt.Tokens)+int64(le.Output))
 	return true
 }
 
 func (v *View) unqueue(le *Lease) {
-	rep := &v.replicas[le.Replica]
-	rep.queuedTokens -= int64(le.Uncached)
-	rep.queuedMoment -= Moment(le.Uncached, le.Prompt.Tokens)
+	v.queue(le.Replica, -int64(le.Uncached), -Moment(le.Uncached, le.Prompt.Tokens))
+}
+
+// queue adds to what is queued on r.
+func (v *View) queue(r ReplicaID, tokens, moment int64) {
+	rep := &v.replicas[r]
+	rep.queuedTokens += tokens
+	rep.queuedMoment += moment
+	if rep.state == Up {
+		v.upTokens += tokens
+	}
+	v.changes.note(r)
+}
+
+// decode adds to the tokens that decode on r.
+func (v *View) decode(r ReplicaID, tokens int64) {
+	rep := &v.replicas[r]
+	rep.decodeTokens += tokens
+	if rep.state == Up {
+		v.upTokens += tokens
+	}
+	v.changes.note(r)
 }
 
 // progress records how many output tokens a has; false if a is no lease or had as many already.
@@ -148,7 +166,7 @@ func (v *View) progress(a AttemptID, output int32) bool {
 		return false
 	}
 	if le.Decoding {
-		v.replicas[le.Replica].decodeTokens += int64(output - le.Output)
+		v.decode(le.Replica, int64(output-le.Output))
 	}
 	le.Output = output
 	return true
@@ -165,7 +183,7 @@ func (v *View) close(f *Fact) bool {
 	f.Thread, f.Session, f.Replica = le.Thread, le.Session, le.Replica
 	rep := &v.replicas[le.Replica]
 	if le.Decoding {
-		rep.decodeTokens -= int64(le.Prompt.Tokens) + int64(le.Output)
+		v.decode(le.Replica, -int64(le.Prompt.Tokens)-int64(le.Output))
 	} else {
 		v.unqueue(le)
 	}

@@ -134,7 +134,7 @@ func (v *View) setBlocks(f *Fact) bool {
 		v.index.clear(f.Replica)
 		return true
 	}
-	if f.BlockTokens <= 0 || f.Stream < 0 || f.Lo < 0 || f.Lo >= f.Hi {
+	if f.BlockTokens <= 0 || f.Stream < 0 || int(f.Stream) >= v.tree.Len() || f.Lo < 0 || f.Lo >= f.Hi {
 		return false
 	}
 	v.index.heard(f.Replica, f.BlockTokens)

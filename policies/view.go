@@ -1,6 +1,10 @@
 package policies
 
-import "github.com/sluice-sim/sluice/prefix"
+import (
+	"slices"
+
+	"github.com/sluice-sim/sluice/prefix"
+)
 
 // ReplicaState is whether a replica takes turns.
 type ReplicaState uint8
@@ -23,6 +27,9 @@ type View struct {
 	ledger   ledger
 	index    index
 	waiters  waiters
+	changes  changes
+	fewest   *Ranking // by leases
+	upTokens int64    // queued and decode tokens of the replicas that are up
 }
 
 type replica struct {
@@ -54,7 +61,9 @@ func newView(tree *prefix.Tree, capabilities []Capability, oracle Oracle, router
 	}
 	v.up = make([]ReplicaID, 0, len(capabilities))
 	v.ledger.init()
-	v.index.init(capabilities)
+	v.changes.init(len(capabilities))
+	v.index.init(tree, &v.changes, len(capabilities))
+	v.fewest = NewRanking(false, func(v *View, r ReplicaID) Place { return Place{Key: int64(v.replicas[r].inFlight)} })
 	v.waiters.init()
 	return v
 }
@@ -135,11 +144,11 @@ func (v *View) Running(t ThreadID) int32 {
 // HitTokens is how many leading tokens of p are resident on r according to r's KV facts: whole blocks, and never the
 // last token, which must be computed. ok is false if r never sent a KV fact.
 func (v *View) HitTokens(r ReplicaID, p prefix.Prefix) (tokens int32, ok bool) {
-	return v.index.hit(v.tree, r, p)
+	return v.index.hit(r, p)
 }
 
 // AllHitTokens is HitTokens of every replica in dst, which must have one element for each; -1 where it is unknown.
-func (v *View) AllHitTokens(p prefix.Prefix, dst []int32) { v.index.hits(v.tree, p, dst) }
+func (v *View) AllHitTokens(p prefix.Prefix, dst []int32) { v.index.hits(p, dst) }
 
 // Owner names p by the stream that owns its last token: two prompts are the same content if their owners are equal.
 func (v *View) Owner(p prefix.Prefix) prefix.Prefix { return v.tree.Owner(p) }
@@ -147,7 +156,7 @@ func (v *View) Owner(p prefix.Prefix) prefix.Prefix { return v.tree.Owner(p) }
 // EstimateHits is AllHitTokens for t, with an estimate where it is unknown: on the replica that the thread's last turn
 // went to, what that turn left there; elsewhere nothing.
 func (v *View) EstimateHits(t *Turn, dst []int32) {
-	v.index.hits(v.tree, t.Prompt, dst)
+	v.index.hits(t.Prompt, dst)
 	for i, h := range dst {
 		if h < 0 {
 			dst[i] = v.recalledHit(ReplicaID(i), t)
@@ -156,7 +165,7 @@ func (v *View) EstimateHits(t *Turn, dst []int32) {
 }
 
 func (v *View) estimateHit(r ReplicaID, t *Turn) int32 {
-	if h, ok := v.index.hit(v.tree, r, t.Prompt); ok {
+	if h, ok := v.index.hit(r, t.Prompt); ok {
 		return h
 	}
 	return v.recalledHit(r, t)
@@ -180,15 +189,10 @@ func (v *View) Batch(r ReplicaID) int32 {
 }
 
 // LeastInFlight is the replica with the fewest leases, lowest number on a tie; NoReplica if none is up.
-func (v *View) LeastInFlight() ReplicaID {
-	best := NoReplica
-	for _, r := range v.up {
-		if best == NoReplica || v.replicas[r].inFlight < v.replicas[best].inFlight {
-			best = r
-		}
-	}
-	return best
-}
+func (v *View) LeastInFlight() ReplicaID { return v.fewest.First(v, 0) }
+
+// UpTokens is the sum of QueuedTokens and DecodeTokens over the replicas that are up.
+func (v *View) UpTokens() int64 { return v.upTokens }
 
 // Oracle is exact knowledge, nil where there is none.
 func (v *View) Oracle() Oracle { return v.oracle }
@@ -221,15 +225,21 @@ func (v *View) setState(r ReplicaID, s ReplicaState) bool {
 	if !v.has(r) || v.replicas[r].state == s {
 		return false
 	}
+	v.changes.note(r)
+	if rep := &v.replicas[r]; s == Up {
+		v.upTokens += rep.queuedTokens + rep.decodeTokens
+	} else if rep.state == Up {
+		v.upTokens -= rep.queuedTokens + rep.decodeTokens
+	}
 	v.replicas[r].state = s
 	if s == Down {
 		v.forget(r)
 	}
-	v.up = v.up[:0]
-	for i := range v.replicas {
-		if v.replicas[i].state == Up {
-			v.up = append(v.up, ReplicaID(i))
-		}
+	switch i, up := slices.BinarySearch(v.up, r); {
+	case s == Up:
+		v.up = slices.Insert(v.up, i, r)
+	case up:
+		v.up = slices.Delete(v.up, i, i+1)
 	}
 	return true
 }
@@ -237,6 +247,7 @@ func (v *View) setState(r ReplicaID, s ReplicaState) bool {
 // forget drops what r said: what it held is lost, and its figures are out of date.
 func (v *View) forget(r ReplicaID) {
 	v.replicas[r].sample = Sample{}
+	v.changes.note(r)
 	v.index.clear(r)
 }
 
@@ -245,5 +256,6 @@ func (v *View) setSample(r ReplicaID, s Sample) bool {
 		return false
 	}
 	v.replicas[r].sample = s
+	v.changes.note(r)
 	return true
 }

@@ -2,8 +2,8 @@ package routing
 
 import "github.com/sluice-sim/sluice/policies"
 
-// Reads resident prefixes, the ledger's uncached tokens that are queued (Q) and the number of requests (BS). Keeps
-// nothing. Ties go to the lowest replica. The paper's hotspot detector is not here.
+// Reads resident prefixes, the ledger's uncached tokens that are queued (Q) and the number of requests (BS). Keeps the
+// replicas in groups of equal hits and batch size, by Q. Ties go to the lowest replica. The paper's hotspot detector is not here.
 // Source: arXiv 2603.15202; Dynamo's lmetric plugin; spec: policies 3.9.
 
 // LMetric declares the router that takes the smallest product of new tokens and batch size.
@@ -20,7 +20,9 @@ func LMetric() policies.Declaration {
 			batchKnob(),
 		},
 		NewRouter: func(_ policies.Env, p policies.Params) policies.Router {
-			return &lmetric{queue: p["include_queue"].Bool, plusOne: p["bs_plus_one"].Bool, batch: batchOf(p)}
+			m := &lmetric{queue: p["include_queue"].Bool, plusOne: p["bs_plus_one"].Bool, batch: batchOf(p)}
+			m.rank = policies.NewRanking(true, m.place)
+			return m
 		},
 	}
 }
@@ -28,6 +30,7 @@ func LMetric() policies.Declaration {
 type lmetric struct {
 	queue, plusOne bool
 	batch          batchSource
+	rank           *policies.Ranking
 	hits           []int32
 }
 
@@ -38,23 +41,22 @@ func (m *lmetric) Route(now policies.Time, v *policies.View, t *policies.Turn) (
 }
 
 func (m *lmetric) Peek(_ policies.Time, v *policies.View, t *policies.Turn) policies.ReplicaID {
-	m.hits = hitsOf(v, t, m.hits)
-	best, least := policies.NoReplica, int64(0)
-	for _, r := range v.Up() {
-		queued := int64(0)
-		if m.queue {
-			queued = v.QueuedTokens(r)
-		}
-		batch := m.batch.of(v, r)
-		if m.plusOne {
-			batch++
-		}
-		score := lmetricScore(queued, t.Prompt.Tokens-m.hits[r], batch)
-		if best == policies.NoReplica || score < least {
-			best, least = r, score
-		}
+	m.rank.Ask(v, t)
+	return m.rank.Lowest(func(g policies.Group, queued int64) int64 {
+		return lmetricScore(queued, t.Prompt.Tokens-g.Hit, g.A)
+	})
+}
+
+// place puts r into the group of its batch size.
+func (m *lmetric) place(v *policies.View, r policies.ReplicaID) policies.Place {
+	p := policies.Place{A: m.batch.of(v, r)}
+	if m.plusOne {
+		p.A++
 	}
-	return best
+	if m.queue {
+		p.Key = v.QueuedTokens(r)
+	}
+	return p
 }
 
 // lmetricScore is (queued + n) x batch, with at least one new token.

@@ -1,10 +1,14 @@
 package routing
 
-import "github.com/sluice-sim/sluice/policies"
+import (
+	"math"
+
+	"github.com/sluice-sim/sluice/policies"
+)
 
 // Reads resident prefixes, the ledger's queued prefill tokens with their attention moment, decode tokens, the number of
-// requests, the history of the thread and, with the decode mask, the progress of decodes. Keeps a counter for ties. The
-// home is the lowest replica among equal hits; equal spill scores are taken in turn.
+// requests, the history of the thread and, with the decode mask, the progress of decodes. Keeps a counter for ties, and the
+// replicas in groups of equal hits, in the order of what the spill score rests on. The home is the lowest replica among equal hits; equal spill scores are taken in turn.
 // Source: arXiv 2607.08565 and a public evaluation harness of it; spec: policies 3.11. The rescue from a global store is
 // not here.
 
@@ -89,9 +93,10 @@ type smetric struct {
 	batch    batchSource
 	fallback policies.Capability
 
-	turns      uint64 // ties that were broken
-	hits       []int32
-	candidates []policies.ReplicaID
+	turns uint64 // ties that were broken
+	rank  *policies.Ranking
+	hits  []int32 // with the decode mask
+	equal []policies.ReplicaID
 }
 
 func newSMetric(e policies.Env, p policies.Params) policies.Router {
@@ -110,6 +115,7 @@ func newSMetric(e policies.Env, p policies.Params) policies.Router {
 			m.spill = smetricSpill(i)
 		}
 	}
+	m.rank = policies.NewRanking(true, m.place)
 	return m
 }
 
@@ -130,23 +136,20 @@ func (m *smetric) Peek(now policies.Time, v *policies.View, t *policies.Turn) po
 
 // choose also says how many spill scores were equal to the winner's.
 func (m *smetric) choose(now policies.Time, v *policies.View, t *policies.Turn) (to policies.ReplicaID, why policies.Reason, ties int) {
-	up := v.Up()
-	if len(up) == 0 {
+	m.rank.Ask(v, t)
+	home, hit := m.rank.Longest()
+	if home == policies.NoReplica {
 		return policies.NoReplica, policies.NoReplicaUp, 0
 	}
-	m.hits = hitsOf(v, t, m.hits)
-	home := up[0]
-	for _, r := range up {
-		if m.hits[r] > m.hits[home] {
-			home = r
-		}
+	if m.mask {
+		m.hits = hitsOf(v, t, m.hits)
 	}
 	switch {
 	case t.Number <= 1:
 		why = policies.FirstPlacement
-	case float64(m.hits[home]) <= m.hit*float64(m.expected(v, t)):
+	case float64(hit) <= m.hit*float64(m.expected(v, t)):
 		why = policies.HomeLost
-	case m.fits(v, t, home) && (!m.mask || m.safe(now, v, t, home)):
+	case m.fits(v, t, home, hit) && (!m.mask || m.safe(now, v, t, home)):
 		return home, policies.HomeHit, 0
 	default:
 		why = policies.Spilled
@@ -163,25 +166,21 @@ func (m *smetric) expected(v *policies.View, t *policies.Turn) int32 {
 	return t.Prompt.Tokens
 }
 
-// fits is the gate: whether the home has room for t.
-func (m *smetric) fits(v *policies.View, t *policies.Turn, home policies.ReplicaID) bool {
+// fits is the gate: whether the home, with its hit, has room for t.
+func (m *smetric) fits(v *policies.View, t *policies.Turn, home policies.ReplicaID, hit int32) bool {
 	gate := m.gate
 	drain := m.drainOf(v, home, gate == gateBudgetAttention)
 	if drain <= 0 {
 		gate = gateOverload
 	}
-	n := t.Prompt.Tokens - m.hits[home]
 	switch gate {
 	case gateBudget:
-		return float64(v.QueuedTokens(home)+int64(n))/drain <= m.gamma*ttftBudget(t.Prompt.Tokens)
+		return float64(v.QueuedTokens(home)+int64(t.Prompt.Tokens-hit))/drain <= m.gamma*ttftBudget(t.Prompt.Tokens)
 	case gateBudgetAttention:
-		return m.prefillWork(v, t, home)/drain <= m.gamma*ttftBudget(t.Prompt.Tokens)
+		doubling := m.doublingOf(v, home)
+		return m.work(t, hit, queuedWork(v.QueuedTokens(home), v.QueuedMoment(home), doubling), doubling)/drain <= m.gamma*ttftBudget(t.Prompt.Tokens)
 	}
-	sum := int64(0)
-	for _, r := range v.Up() {
-		sum += smetricLoad(v, r)
-	}
-	return overloadFits(smetricLoad(v, home), sum, len(v.Up()), m.overload)
+	return overloadFits(smetricLoad(v, home), v.UpTokens(), len(v.Up()), m.overload)
 }
 
 // safe is the decode mask: whether computing t's prompt on r would leave every decode there that is in time so.
@@ -205,20 +204,25 @@ func (m *smetric) safe(now policies.Time, v *policies.View, t *policies.Turn, r 
 
 // least is the smallest spill score, among the safe replicas if the mask is on and there are any.
 func (m *smetric) least(now policies.Time, v *policies.View, t *policies.Turn) (to policies.ReplicaID, ties int) {
-	up := v.Up()
-	m.candidates = m.candidates[:0]
 	if m.mask {
-		for _, r := range up {
-			if m.safe(now, v, t, r) {
-				m.candidates = append(m.candidates, r)
-			}
+		if to, ties = m.leastSafe(now, v, t); ties > 0 {
+			return to, ties
 		}
 	}
-	if len(m.candidates) == 0 {
-		m.candidates = append(m.candidates, up...)
-	}
-	best, equal := 0.0, m.candidates[:0] // overwrites what has been read
-	for _, r := range m.candidates {
+	return m.rank.InTurn(func(g policies.Group, key int64) int64 { return ordered(m.spillScore(t, g, key)) }, m.turns)
+}
+
+// ordered is a whole number for every x from 0 on, in the same order.
+func ordered(x float64) int64 { return int64(math.Float64bits(x)) }
+
+// leastSafe is the smallest spill score among the safe replicas. Whether a replica is safe depends on every decode there
+// and on the time, so it looks at all of them.
+func (m *smetric) leastSafe(now policies.Time, v *policies.View, t *policies.Turn) (to policies.ReplicaID, ties int) {
+	best, equal := 0.0, m.equal[:0]
+	for _, r := range v.Up() {
+		if !m.safe(now, v, t, r) {
+			continue
+		}
 		switch s := m.score(v, t, r); {
 		case len(equal) == 0 || s < best:
 			best, equal = s, append(equal[:0], r)
@@ -226,25 +230,58 @@ func (m *smetric) least(now policies.Time, v *policies.View, t *policies.Turn) (
 			equal = append(equal, r)
 		}
 	}
+	m.equal = equal
+	if len(equal) == 0 {
+		return policies.NoReplica, 0
+	}
 	return equal[m.turns%uint64(len(equal))], len(equal)
 }
 
+// score is the spill score of r, whose hit is in m.hits.
 func (m *smetric) score(v *policies.View, t *policies.Turn, r policies.ReplicaID) float64 {
-	switch m.spill {
-	case spillLMetric:
-		return float64(lmetricScore(v.QueuedTokens(r), t.Prompt.Tokens-m.hits[r], m.batch.of(v, r)))
-	case spillLMetricAttention:
-		return m.prefillWork(v, t, r) * float64(m.batch.of(v, r))
-	case spillPrefillWorkAttention:
-		return m.prefillWork(v, t, r)
-	}
-	return float64(smetricLoad(v, r))
+	p := m.place(v, r)
+	return m.spillScore(t, policies.Group{A: p.A, B: p.B, Hit: m.hits[r]}, p.Key)
 }
 
-// prefillWork is what r has to compute until t has its first token, in tokens at the cost of an empty context.
-func (m *smetric) prefillWork(v *policies.View, t *policies.Turn, r policies.ReplicaID) float64 {
-	doubling := m.doublingOf(v, r)
-	return queuedWork(v.QueuedTokens(r), v.QueuedMoment(r), doubling) + prefillWork(t.Prompt.Tokens-m.hits[r], t.Prompt.Tokens, doubling)
+// place puts r where its spill score depends on the hit and the key alone: the group of the batch size (A) and of the
+// context at which attention doubles (B), as far as the score goes by them.
+func (m *smetric) place(v *policies.View, r policies.ReplicaID) policies.Place {
+	p := policies.Place{}
+	if m.spill == spillLMetric || m.spill == spillLMetricAttention {
+		p.A = m.batch.of(v, r)
+	}
+	switch m.spill {
+	case spillLoad:
+		p.Key = smetricLoad(v, r)
+	case spillLMetric:
+		p.Key = v.QueuedTokens(r)
+	case spillLMetricAttention, spillPrefillWorkAttention:
+		doubling := m.doublingOf(v, r)
+		p.B = ordered(doubling)
+		p.Key = ordered(queuedWork(v.QueuedTokens(r), v.QueuedMoment(r), doubling))
+	}
+	return p
+}
+
+func (m *smetric) spillScore(t *policies.Turn, g policies.Group, key int64) float64 {
+	switch m.spill {
+	case spillLMetric:
+		return float64(lmetricScore(key, t.Prompt.Tokens-g.Hit, g.A))
+	case spillLMetricAttention:
+		return float64(m.workOf(t, g, key) * float64(g.A))
+	case spillPrefillWorkAttention:
+		return m.workOf(t, g, key)
+	}
+	return float64(key)
+}
+
+func (m *smetric) workOf(t *policies.Turn, g policies.Group, key int64) float64 {
+	return m.work(t, g.Hit, math.Float64frombits(uint64(key)), math.Float64frombits(uint64(g.B)))
+}
+
+// work is what a replica with a hit has to compute until t has its first token, in tokens at the cost of an empty context.
+func (m *smetric) work(t *policies.Turn, hit int32, queued, doubling float64) float64 {
+	return queued + prefillWork(t.Prompt.Tokens-hit, t.Prompt.Tokens, doubling)
 }
 
 func (m *smetric) doublingOf(v *policies.View, r policies.ReplicaID) float64 {

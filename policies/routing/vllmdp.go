@@ -3,7 +3,7 @@ package routing
 import "github.com/sluice-sim/sluice/policies"
 
 // Reads running and waiting of the samples. Keeps a copy of them per replica, to which every dispatch adds; the next
-// sample overwrites it. Ties go to the first in an order that starts at the client's share of the replicas.
+// sample overwrites it; and the replicas in order of the score. Ties go to the first in an order that starts at the client's share of the replicas.
 // Source: vllm, vllm/v1/engine/core_client.py; spec: policies 3.1.
 
 // VLLMDP declares the load balancer between the data-parallel ranks of vLLM.
@@ -21,7 +21,9 @@ func VLLMDP() policies.Declaration {
 				Doc: "which of them this one is; it starts scanning at its share of the replicas"},
 		},
 		NewRouter: func(_ policies.Env, p policies.Params) policies.Router {
-			return &vllmDP{clients: int(p["client_count"].Number), client: int(p["client_index"].Number)}
+			d := &vllmDP{clients: int(p["client_count"].Number), client: int(p["client_index"].Number)}
+			d.rank = policies.NewRanking(false, d.place)
+			return d
 		},
 	}
 }
@@ -29,6 +31,7 @@ func VLLMDP() policies.Declaration {
 type vllmDP struct {
 	clients, client int
 	counts          []rankCount
+	rank            *policies.Ranking
 }
 
 type rankCount struct {
@@ -43,15 +46,17 @@ func (d *vllmDP) of(r policies.ReplicaID) *rankCount {
 	return &d.counts[r]
 }
 
-func (d *vllmDP) Observe(_ policies.Time, _ *policies.View, f *policies.Fact) {
+func (d *vllmDP) Observe(_ policies.Time, v *policies.View, f *policies.Fact) {
 	switch f.Kind {
 	case policies.MetricsSampled:
 		s := &f.Sample
 		if s.Has&policies.HasRunning != 0 && s.Has&policies.HasWaiting != 0 {
 			*d.of(f.Replica) = rankCount{true, s.Waiting, s.Running}
+			d.rank.Refresh(v, f.Replica)
 		}
 	case policies.ReplicaDown:
 		*d.of(f.Replica) = rankCount{}
+		d.rank.Refresh(v, f.Replica)
 	}
 }
 
@@ -59,25 +64,25 @@ func (d *vllmDP) Route(now policies.Time, v *policies.View, t *policies.Turn) (p
 	to := d.Peek(now, v, t)
 	if to != policies.NoReplica {
 		d.of(to).waiting += int32(d.clients)
+		d.rank.Refresh(v, to)
 	}
 	return to, policies.LeastLoaded
 }
 
 func (d *vllmDP) Peek(_ policies.Time, v *policies.View, _ *policies.Turn) policies.ReplicaID {
-	best, least := policies.NoReplica, int64(0)
 	up := v.Up()
-	start := len(up) * d.client / d.clients
-	for k := range up {
-		r := up[(start+k)%len(up)]
-		score := int64(v.InFlight(r))
-		if c := d.of(r); c.known {
-			score = rankScore(c.waiting, c.running)
-		}
-		if best == policies.NoReplica || score < least {
-			best, least = r, score
-		}
+	if len(up) == 0 {
+		return policies.NoReplica
 	}
-	return best
+	return d.rank.First(v, up[len(up)*d.client/d.clients%len(up)])
+}
+
+// place is the replica's score.
+func (d *vllmDP) place(v *policies.View, r policies.ReplicaID) policies.Place {
+	if c := d.of(r); c.known {
+		return policies.Place{Key: rankScore(c.waiting, c.running)}
+	}
+	return policies.Place{Key: int64(v.InFlight(r))}
 }
 
 // rankScore is 4W + R.

@@ -1,0 +1,161 @@
+package policies
+
+// byKey is the score of a Ranking without groups.
+func byKey(_ Group, key int64) int64 { return key }
+
+// First is the replica with the smallest key, of several the first one from on, or if there is none from the lowest on;
+// NoReplica if none is up. It is for a Ranking that puts all replicas into one group.
+func (k *Ranking) First(v *View, from ReplicaID) ReplicaID {
+	k.sync(v)
+	for _, i := range k.live {
+		b := k.under(i)
+		least := k.sets.nodes[b.node].min
+		if r := k.sets.first(b, from, least, byKey); r != NoReplica {
+			return r
+		}
+		return k.sets.first(b, 0, least, byKey)
+	}
+	return NoReplica
+}
+
+// Ask makes t the turn that the queries below are about, as v is now.
+func (k *Ranking) Ask(v *View, t *Turn) {
+	k.sync(v)
+	k.query++
+	k.more = k.more[:0]
+	x := &v.index
+	for _, i := range k.live {
+		g := &k.groups[i]
+		if c := &k.classes[g.class]; c.query != k.query {
+			c.query, c.hit = k.query, x.wideHit(k.sets.lowest(g.root), t.Prompt)
+		}
+	}
+	for _, b := range x.sizes {
+		for at := x.firstNarrow(t.Prompt, b); at != noSlot; at = x.holders[at].next {
+			if r := x.holders[at].replica; x.blockTokens[r] == b {
+				k.judge(r, x.follow(r, t.Prompt, false))
+			}
+		}
+	}
+	if r := v.LastReplica(t.Thread); v.has(r) && x.blockTokens[r] == 0 {
+		k.judge(r, v.recalledHit(r, t))
+	}
+}
+
+// judge makes r, with its hit, one that is judged by itself, if it is up and its hit is not that of its class.
+func (k *Ranking) judge(r ReplicaID, hit int32) {
+	if g := k.seats[r].group; g != noSlot && hit > k.classes[k.groups[g].class].hit {
+		k.more = append(k.more, exception{r, hit})
+	}
+}
+
+// Longest is the replica with the most resident tokens, the lowest of several, and how many they are; NoReplica if none is
+// up.
+func (k *Ranking) Longest() (home ReplicaID, hit int32) {
+	home = NoReplica
+	for _, e := range k.more {
+		if home == NoReplica || e.hit > hit || e.hit == hit && e.replica < home {
+			home, hit = e.replica, e.hit
+		}
+	}
+	for _, i := range k.live {
+		b := k.under(i)
+		if home != NoReplica && b.g.Hit < hit {
+			continue
+		}
+		if r := k.sets.lowest(b.node); home == NoReplica || b.g.Hit > hit || r < home {
+			home, hit = r, b.g.Hit
+		}
+	}
+	return home, hit
+}
+
+// Lowest is the replica with the smallest score, the lowest of several; NoReplica if none is up.
+func (k *Ranking) Lowest(score Score) ReplicaID {
+	if len(k.live) == 0 {
+		return NoReplica
+	}
+	best := k.best(score)
+	to := NoReplica
+	for _, r := range k.ties {
+		if to == NoReplica || r < to {
+			to = r
+		}
+	}
+	for _, i := range k.live {
+		if r := k.sets.first(k.under(i), 0, best, score); r != NoReplica && (to == NoReplica || r < to) {
+			to = r
+		}
+	}
+	return to
+}
+
+// InTurn is the replica that comes turn-th, modulo their number, among those with the smallest score in ascending order,
+// and how many these are; NoReplica if none is up.
+func (k *Ranking) InTurn(score Score, turn uint64) (to ReplicaID, ties int) {
+	if len(k.live) == 0 {
+		return NoReplica, 0
+	}
+	best := k.best(score)
+	k.active, ties = k.active[:0], len(k.ties)
+	for _, i := range k.live {
+		b := k.under(i)
+		if n := k.sets.count(b, best, score); n > 0 {
+			k.active = append(k.active, b)
+			ties += n
+		}
+	}
+	left := int(turn % uint64(ties))
+	base := ReplicaID(0)
+	for level := k.sets.depth - 1; level >= 0; level-- {
+		n := 0
+		for _, b := range k.active {
+			n += k.sets.count(k.sets.half(b, 0), best, score)
+		}
+		for _, r := range k.ties {
+			if r >= base && r < base+1<<level {
+				n++
+			}
+		}
+		side := int32(0)
+		if left >= n {
+			side = 1
+			left -= n
+			base += 1 << level
+		}
+		kept := k.active[:0]
+		for _, b := range k.active {
+			if h := k.sets.half(b, side); h.node != noSlot {
+				kept = append(kept, h)
+			}
+		}
+		k.active = kept
+	}
+	return base, ties
+}
+
+// best is the smallest score. It leaves in k.ties the replicas that have it and are judged by themselves, unless they
+// would have it in their group too: those are counted there.
+func (k *Ranking) best(score Score) int64 {
+	best := noKey
+	for _, i := range k.live {
+		b := k.under(i)
+		best = min(best, score(b.g, k.sets.nodes[b.node].min))
+	}
+	for _, e := range k.more {
+		best = min(best, k.own(e, score))
+	}
+	k.ties = k.ties[:0]
+	for _, e := range k.more {
+		s := &k.seats[e.replica]
+		if k.own(e, score) == best && score(k.under(s.group).g, s.place.Key) > best {
+			k.ties = append(k.ties, e.replica)
+		}
+	}
+	return best
+}
+
+func (k *Ranking) own(e exception, score Score) int64 {
+	p := &k.seats[e.replica].place
+	return score(Group{A: p.A, B: p.B, Hit: e.hit}, p.Key)
+}
