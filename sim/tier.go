@@ -44,7 +44,9 @@ type tier struct {
 
 func (t *tier) connect(e *engine.Engine, c *CPUTier) {
 	if c != nil {
-		t.offload = e.Connect(c.OffloadConfig)
+		cfg := c.OffloadConfig
+		cfg.InStep = c.Overlap != latency.Asynchronous
+		t.offload = e.Connect(cfg)
 		t.queue = latency.NewTransferQueue(c.Link)
 	}
 }
