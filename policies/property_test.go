@@ -47,6 +47,8 @@ func gateArms() []arm {
 		{gate: "session", params: policies.Params{"repair": {Text: "aging"}, "max_wait_s": short}},
 		{gate: "max-requests", params: policies.Params{"max_requests": {Number: 2}}},
 		{gate: "aimd-kv", params: policies.Params{"initial_requests": {Number: 1}, "increase": {Number: 1}, "tick_s": short}},
+		{gate: "thunderagent", params: policies.Params{"tick_s": short, "buffer_tokens": {Number: 1}, "timeout_s": {Number: 7}}},
+		{gate: "dynamo-session-aware", params: policies.Params{"tick_s": short, "buffer_tokens": {Number: 1}, "retention_s": short, "max_programs": {Number: 3}}},
 		{gate: "concur", params: policies.Params{"initial_window": {Number: 2}, "tick_s": short}},
 	} {
 		for _, r := range []string{"sticky", "lmetric"} {

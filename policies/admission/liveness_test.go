@@ -15,7 +15,7 @@ import (
 // their room, and whose prefixes last until others push them out. They are sampled once a second. Whatever the gate and
 // its knobs, every turn finishes.
 func TestEveryTurnFinishes(t *testing.T) {
-	for _, gate := range []string{"none", "max-sessions", "documented", "as-shipped", "max-requests", "aimd-kv", "concur"} {
+	for _, gate := range []string{"none", "max-sessions", "documented", "as-shipped", "max-requests", "aimd-kv", "concur", "thunderagent", "dynamo-session-aware"} {
 		t.Run(gate, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				name, p := gate, policies.Params{}
@@ -32,6 +32,8 @@ func TestEveryTurnFinishes(t *testing.T) {
 					p["max_requests"] = policies.Value{Number: float64(rapid.IntRange(1, 3).Draw(t, "slots"))}
 				case "aimd-kv":
 					p["initial_requests"] = policies.Value{Number: float64(rapid.IntRange(1, 3).Draw(t, "slots"))}
+				case "thunderagent", "dynamo-session-aware":
+					p["tick_s"] = policies.Value{Number: float64(rapid.IntRange(1, 7).Draw(t, "tick"))}
 				case "concur":
 					p["initial_window"] = policies.Value{Number: float64(rapid.IntRange(1, 4).Draw(t, "window"))}
 					p["high_usage"] = policies.Value{Number: .3}

@@ -18,6 +18,8 @@ func Gates() []policies.Declaration {
 		admission.MaxRequests(),
 		admission.AIMDKV(),
 		admission.Concur(),
+		admission.ThunderAgent(),
+		admission.DynamoSessionAware(),
 		admission.Session(),
 	}
 }
