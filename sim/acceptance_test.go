@@ -13,11 +13,11 @@ import (
 )
 
 // TestLongPrefillFreezesOthers is acceptance case AC14, from issue 110 of MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks: one
-// engine with 2,048 tokens a step prefills at about 727 tokens/s. Session A, warm with 325,000 tokens, sends a short
-// follow-up 25 s after each answer; 60 s after A is warm, B sends 325,000 tokens that nobody has. Without a
-// long_prefill_token_threshold the chunks of B take the whole budget of every step, and A is frozen for at least 0.95 of
-// B's prefill. With a threshold of 1,024 the longest follow-up takes at most 0.08 of it, B pays 5 to 15 %, and alone it
-// pays nothing. KV is ample: it is the budget that freezes A.
+// engine with 2,048 tokens a step prefills at about 727 tokens/s. Session A, warm with 325,000 tokens, sends a follow-up
+// 25 s after each answer (short ones in the report; here 1,200 tokens, for 10 of output); 60 s after A is warm, B sends
+// 325,000 tokens that nobody has. Without a long_prefill_token_threshold the chunks of B take the whole budget of every
+// step, and A is frozen for at least 0.95 of B's prefill. With a threshold of 1,024 the longest follow-up takes at most
+// 0.08 of it, B pays 5 to 15 %, and alone it pays nothing. KV is ample: it is the budget that freezes A.
 func TestLongPrefillFreezesOthers(t *testing.T) {
 	// Llama 3.1 8B on an H100, slowed down to a pair of GB10: their two memories have together a sixth of its bandwidth,
 	// and prefill is brought to the measured rate.
