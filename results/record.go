@@ -128,6 +128,8 @@ type Totals struct {
 	LeasesFailed      int64
 	LeasesCancelled   int64
 	LeasesLive        int64
+	LeasesLost        int64 // whose end a fault of the scenario kept from the policies
+	LeasesAbandoned   int64 // of these: ended since when their replica restarted
 	PolicySteps       int64 // calls of the decision core; not in files, since it depends on how the simulator steps
 	Events            int64 // simulator events; likewise
 }

@@ -30,6 +30,7 @@ type attempt struct {
 	stage        stage
 	gone         bool // the client no longer waits for it
 	aborting     bool // the engine has been told to abort it
+	failed       bool // its failure has been reported
 	outputTokens int32
 	prompt       prefix.Prefix
 	path         []prefix.Segment
@@ -78,12 +79,12 @@ func (r *run) arrive(turn int32, now int64) {
 	if r.cfg.Ceiling != nil {
 		x.row.CeilingTokens = r.cfg.Ceiling[t.session][t.index]
 	}
-	if c := r.cfg.CPUTier; c != nil {
-		x.row.CeilingTokens = c.ceiling(x.row.CeilingTokens, x.row.PromptTokens, r.cfg.Engine.BlockTokens)
-	}
 	if t.attempts > 1 {
 		// A former attempt may have computed all of the prompt.
 		x.row.CeilingTokens = max(x.row.CeilingTokens, (rec.Prompt.Tokens-1)/r.cfg.Engine.BlockTokens*r.cfg.Engine.BlockTokens)
+	}
+	if c := r.cfg.CPUTier; c != nil {
+		x.row.CeilingTokens = c.ceiling(x.row.CeilingTokens, x.row.PromptTokens, r.cfg.Engine.BlockTokens)
 	}
 	if r.cfg.IdleLatency {
 		r.idleLatency(x)
@@ -93,6 +94,7 @@ func (r *run) arrive(turn int32, now int64) {
 	if r.cfg.Clients.TimeoutPS > 0 {
 		r.agenda.push(now+r.cfg.Clients.TimeoutPS, clientGivesUp, a, x.generation)
 	}
+	r.mayLeave(a)
 	r.fact(policies.Fact{Kind: policies.TurnArrived, Replica: policies.NoReplica, Turn: policies.Turn{
 		Attempt: x.id, Session: policies.SessionID(t.session), Thread: policies.ThreadID(t.thread), Number: rec.Number,
 		Retry: t.attempts - 1, Prompt: x.prompt, Group: x.row.Group,
@@ -205,10 +207,12 @@ func (r *run) engineFinished(i, a int32) {
 			break
 		}
 	}
-	r.fact(policies.Fact{
-		Kind: policies.Finished, Attempt: x.id, Replica: policies.ReplicaID(i), PromptTokens: x.prompt.Tokens,
-		OutputTokens: x.row.OutputTokens, HitTokens: x.row.HitGPU + x.row.HitCPU, Preemptions: x.row.Preemptions,
-	})
+	if !x.failed {
+		r.fact(policies.Fact{
+			Kind: policies.Finished, Attempt: x.id, Replica: policies.ReplicaID(i), PromptTokens: x.prompt.Tokens,
+			OutputTokens: x.row.OutputTokens, HitTokens: x.row.HitGPU + x.row.HitCPU, Preemptions: x.row.Preemptions,
+		})
+	}
 	if x.gone {
 		r.endAttempt(a, r.now)
 		return
@@ -297,7 +301,7 @@ func (r *run) endAttempt(a int32, now int64) {
 	t := &r.turns[x.turn]
 	ss := &r.sessions[t.session]
 	if x.gone {
-		if x.row.Outcome != results.Superseded {
+		if x.row.Outcome != results.Superseded && x.row.Outcome != results.FailedRun {
 			x.row.Outcome = results.TimedOut
 		}
 		x.row.Final = t.attempts == x.row.Attempt && t.attempts > r.cfg.Clients.Retries

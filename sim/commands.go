@@ -63,6 +63,10 @@ func (r *run) dispatch(a int32, c policies.Command) {
 	if x.row.Attempt == 1 {
 		r.trigger(x.turn, traces.OnDispatch, r.now)
 	}
+	if r.refuses(i, x.id) {
+		p.inbox = p.inbox[:len(p.inbox)-1]
+		r.fail(a)
+	}
 }
 
 // rejected ends an attempt that the gate refused; its client may come again.

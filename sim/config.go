@@ -52,9 +52,13 @@ type Clients struct {
 
 // Signals says how policies see the replicas.
 type Signals struct {
-	ScrapePS       int64 // period of metrics samples
-	ProbeIPCPS     int64 // a probe reaches the engine after this time, then waits for the end of the step in progress
-	ProbeTimeoutPS int64 // 0 for none
+	ScrapePS       int64   // period of metrics samples
+	ScrapeDelayPS  int64   // from the scrape to the policies
+	ScrapeJitterPS int64   // added to it, drawn uniformly for each replica and scrape
+	ScrapeLoss     float64 // probability that a scrape of a replica fails
+	NoProbes       bool    // replicas do not answer probes
+	ProbeIPCPS     int64   // a probe reaches the engine after this time, then waits for the end of the step in progress
+	ProbeTimeoutPS int64   // 0 for none
 	KVEventDelayPS int64
 }
 
@@ -76,6 +80,9 @@ type Config struct {
 	ReferencePool  bool     // the pool that keeps every block, instead of the extent pool
 	Law            *latency.Law
 	MaxModelLen    int32 // prompt and output together; longer turns are refused before the run
+
+	Faults  []Fault
+	Routers int // router instances that share nothing; 0 and 1 are one. Sessions are spread over them by the seed
 
 	Gate                     policies.Declaration
 	Router                   policies.Declaration
@@ -145,6 +152,9 @@ func (c *Config) check() error {
 	}
 	if len(c.Trace.Sessions) == 0 {
 		return inputErrorf("the trace holds no session")
+	}
+	if err := c.checkFaults(); err != nil {
+		return err
 	}
 	if c.Arrivals.Process == Recorded || c.Open {
 		for i := range c.Trace.Sessions {

@@ -9,9 +9,13 @@ const (
 	sessionStarts                  // a: session
 	turnArrives                    // a: turn
 	clientGivesUp                  // a: attempt, b: its generation
+	faultBegins                    // a: fault
+	faultDetected                  // a: fault
+	faultEnds                      // a: fault
 	probeReaches                   // a: probe
 	probeExpires                   // a: probe, b: its generation
-	kvEventsReach                  // a: replica
+	kvEventsReach                  // a: replica, b: its epoch of KV events
+	scrapeReaches                  // a: replica, b: slot of the scrape
 	scrapeDue
 	wakeDue
 )

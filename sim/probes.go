@@ -32,12 +32,34 @@ func (r *run) ask(c policies.Command) {
 func (r *run) probeReached(q int32) {
 	i := r.probes[q].replica
 	p := &r.replicas[i]
+	if r.cfg.Signals.NoProbes || r.faults.conditions[i].down {
+		r.refuseProbe(q)
+		return
+	}
 	r.interrupt(i)
 	if p.blocked && p.flight[0].computes && p.flight[0].end > r.now {
 		p.probes = append(p.probes, q)
 		return
 	}
 	r.answerProbe(q)
+}
+
+// refuseProbe answers for a replica that cannot.
+func (r *run) refuseProbe(q int32) {
+	if x := &r.probes[q]; x.open {
+		x.open = false
+		r.sendAnswer(x, policies.ProbeUnsupported)
+	}
+	r.spareProbes = append(r.spareProbes, q)
+}
+
+// dropProbes answers the probes that wait at replica i, which is gone.
+func (r *run) dropProbes(i int32) {
+	p := &r.replicas[i]
+	for _, q := range p.probes {
+		r.refuseProbe(q)
+	}
+	p.probes = p.probes[:0]
 }
 
 // answerProbe answers a probe, unless its deadline has passed, and frees it.

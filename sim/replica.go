@@ -35,7 +35,8 @@ type replica struct {
 	inFlight int32
 	series   series
 
-	outbox []kvBatch // KV events on their way to the policies
+	outbox  []kvBatch // KV events on their way to the policies
+	kvEpoch uint32    // of the events on the agenda
 }
 
 // span is the time of one step.
@@ -113,7 +114,9 @@ func (r *run) applyAborts(i int32) {
 		x := &r.attempts[a]
 		p.loop.Abort(x.slot)
 		r.leaveReplica(a)
-		r.fact(policies.Fact{Kind: policies.Failed, Attempt: x.id, Replica: policies.ReplicaID(i)})
+		if !x.failed {
+			r.fact(policies.Fact{Kind: policies.Failed, Attempt: x.id, Replica: policies.ReplicaID(i)})
+		}
 		r.endAttempt(a, r.now)
 	}
 	p.aborts = p.aborts[:0]
@@ -144,7 +147,7 @@ func (r *run) scheduled(i int32, st *engine.Step) {
 	t := span{start: max(r.now, p.freeAt), computes: st.Tokens > 0}
 	d := int64(0)
 	if t.computes {
-		d = r.stepTime(st)
+		d = r.stepTime(i, st)
 		r.totals.Steps++
 	}
 	longer := int64(0)
@@ -162,13 +165,13 @@ func (r *run) scheduled(i int32, st *engine.Step) {
 }
 
 // stepTime is what the law says, and what of it the decoding requests would take by themselves.
-func (r *run) stepTime(st *engine.Step) int64 {
-	d := r.cfg.Law.Picoseconds(&st.Shape)
+func (r *run) stepTime(i int32, st *engine.Step) int64 {
+	d := r.stepPS(i, &st.Shape)
 	decode := int64(0)
 	if len(st.Shape.Prefill) == 0 {
 		decode = d
 	} else if st.Shape.DecodeRows > 0 {
-		decode = r.cfg.Law.Picoseconds(&latency.Batch{
+		decode = r.stepPS(i, &latency.Batch{
 			DecodeRows: st.Shape.DecodeRows, DecodeContext: st.Shape.DecodeContext,
 			DecodeWindowed: st.Shape.DecodeWindowed, Sampled: st.Shape.DecodeRows,
 		})
@@ -283,7 +286,7 @@ func (r *run) publishKV(i int32, ended int64) {
 	if p.outbox[n-1].at <= r.now {
 		r.deliverKV(i)
 	} else {
-		r.agenda.push(p.outbox[n-1].at, kvEventsReach, i, 0)
+		r.agenda.push(p.outbox[n-1].at, kvEventsReach, i, p.kvEpoch)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sluice-sim/sluice/model/engine"
 	"github.com/sluice-sim/sluice/model/latency"
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/prefix"
@@ -42,9 +41,11 @@ type run struct {
 	replicas []replica
 	dirty    []int32
 	history  history
+	faults   faultState
+	scrapes  scrapes
 
 	core     policies.Machine
-	control  *policies.Controller
+	control  core
 	needs    policies.Signals
 	sendKV   bool
 	looks    bool // the policies look at the replicas whenever they decide
@@ -87,12 +88,11 @@ func (r *run) setUp() {
 	r.layOut()
 	r.formerReach = make([]int32, len(r.turns))
 	r.replicas = make([]replica, c.Replicas)
-	r.history.here = make([][]int32, c.Replicas)
+	r.history.here, r.history.lost = make([][]int32, c.Replicas), make([][]int32, c.Replicas)
+	r.faults.conditions = make([]condition, c.Replicas)
 	for i := range r.replicas {
 		p := &r.replicas[i]
-		p.loop = engine.NewLoop(engine.New(c.Engine, c.pool()))
-		p.loop.Pool().Record(true)
-		p.tier.connect(p.loop.Engine, c.CPUTier)
+		r.boot(int32(i))
 		p.series = series{interval: c.IntervalPS, limit: c.MaxSamples &^ 1, cur: results.Sample{Replica: int32(i)}}
 	}
 	r.apiPS = toPS(c.Law.APISeconds() * 1e12)
@@ -110,9 +110,7 @@ func (r *run) setUp() {
 	}
 	r.totals.Turns += int64(len(r.turns))
 	r.makeCore()
-	for i := range r.replicas {
-		r.fact(policies.Fact{Kind: policies.ReplicaUp, Replica: policies.ReplicaID(i)})
-	}
+	r.planFaults()
 	if r.needs&(policies.NeedsSamples|policies.NeedsProgress) != 0 {
 		r.agenda.push(0, scrapeDue, 0, 0)
 	}
@@ -121,11 +119,6 @@ func (r *run) setUp() {
 
 func (r *run) makeCore() {
 	c := r.cfg
-	env := policies.Env{Seed: c.Seed, Capability: c.Capability}
-	capabilities := make([]policies.Capability, c.Replicas)
-	for i := range capabilities {
-		capabilities[i] = c.Capability
-	}
 	r.needs = c.Gate.Needs | c.Router.Needs
 	r.sendKV = r.needs&policies.NeedsKVEvents != 0
 	r.looks = r.needs&(policies.NeedsKVEvents|policies.NeedsOracle) != 0
@@ -133,22 +126,24 @@ func (r *run) makeCore() {
 	if c.Decisions != nil {
 		exact = c.Decisions.Watch(exact)
 	}
-	r.control = policies.NewController(policies.ControllerConfig{
-		Tree: r.tree, Replicas: c.Replicas, Capabilities: capabilities,
-		Gate: c.Gate.NewGate(env, c.GateParams), Router: c.Router.NewRouter(env, c.RouterParams), Oracle: exact,
-	})
+	r.control = r.newCore(exact)
 	r.core = r.control
 }
 
 // fact collects a fact for this instant's Step.
-func (r *run) fact(f policies.Fact) { r.facts = append(r.facts, f) }
+func (r *run) fact(f policies.Fact) {
+	if len(r.faults.losing) > 0 && r.losesRelease(&f) {
+		return
+	}
+	r.facts = append(r.facts, f)
+}
 
 // policyTime is an instant as the policies see it.
 func policyTime(ps int64) policies.Time { return policies.Time(ps / nsToPS) }
 
 // loop runs instant after instant until every turn is over and nothing is left in the engines.
 func (r *run) loop(ctx context.Context) error {
-	for n := 0; len(r.agenda.heap) > 0; n++ {
+	for n := 0; len(r.agenda.heap) > 0 || r.unjam(); n++ {
 		if n%4096 == 0 {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -202,8 +197,8 @@ func (r *run) stuck() error {
 			inEngines++
 		}
 	}
-	return fmt.Errorf("nothing will happen any more at %.3f s, but only %d of %d turns are over (%d attempts wait at the gate, %d in engines)",
-		float64(r.now)/1e12, r.turnsDone, len(r.turns), atGateNow, inEngines)
+	return fmt.Errorf("nothing will happen any more at %.3f s, but only %d of %d turns are over (%d attempts wait at the gate, %d in engines; %d leases were lost by a fault)",
+		float64(r.now)/1e12, r.turnsDone, len(r.turns), atGateNow, inEngines, r.totals.LeasesLost)
 }
 
 // instant settles one moment: events and decisions until the moment is quiet, then the engines; an engine's step may
@@ -258,8 +253,18 @@ func (r *run) handle(e event) {
 		r.probeReached(e.a)
 	case probeExpires:
 		r.probeExpired(e.a, e.b)
+	case faultBegins:
+		r.faultBegins(e.a)
+	case faultDetected:
+		r.faultDetected(e.a)
+	case faultEnds:
+		r.faultEnds(e.a)
 	case kvEventsReach:
-		r.deliverKV(e.a)
+		if r.replicas[e.a].kvEpoch == e.b {
+			r.deliverKV(e.a)
+		}
+	case scrapeReaches:
+		r.scrapeReached(e.a, int32(e.b))
 	case scrapeDue:
 		r.scrape()
 	case wakeDue:
@@ -281,32 +286,6 @@ func (r *run) decide() {
 	for _, c := range r.commands {
 		r.obey(c)
 	}
-}
-
-// scrape samples the metrics of every replica, as its last finished step left them, and the progress of what runs.
-func (r *run) scrape() {
-	if !r.lookAll() {
-		r.agenda.push(r.now, scrapeDue, 0, 0)
-		return
-	}
-	for i := range r.replicas {
-		s := r.replicas[i].gauges
-		s.At = policyTime(r.now)
-		if r.needs&policies.NeedsSamples != 0 {
-			if s.Has == 0 { // no step has finished: vLLM exports zeros from the start
-				s.Has = policies.HasRunning | policies.HasWaiting | policies.HasUsage | policies.HasPrefixCounters
-			}
-			r.fact(policies.Fact{Kind: policies.MetricsSampled, Replica: policies.ReplicaID(i), Sample: s})
-		}
-	}
-	if r.needs&policies.NeedsProgress != 0 {
-		for i := range r.attempts {
-			if x := &r.attempts[i]; x.stage == inEngine && x.row.OutputTokens > 0 {
-				r.fact(policies.Fact{Kind: policies.TokensProgressed, Attempt: x.id, Replica: policies.ReplicaID(x.row.Replica), OutputTokens: x.row.OutputTokens})
-			}
-		}
-	}
-	r.agenda.push(r.now+r.cfg.Signals.ScrapePS, scrapeDue, 0, 0)
 }
 
 func (r *run) emitTurn(t *results.Turn) {
@@ -351,7 +330,7 @@ func (r *run) finish() {
 	}
 	a := r.control.Audit()
 	r.totals.LeasesAdmitted, r.totals.LeasesFinished, r.totals.LeasesFailed = a.Admitted, a.Finished, a.Failed
-	r.totals.LeasesCancelled, r.totals.LeasesLive = a.Cancelled, a.Live
+	r.totals.LeasesCancelled, r.totals.LeasesLive, r.totals.LeasesAbandoned = a.Cancelled, a.Live, a.Abandoned
 	r.totals.AttemptsPreempted = a.Superseded
 	if r.cfg.Progress != nil {
 		r.cfg.Progress(r.turnsDone, int64(len(r.turns)))
@@ -361,8 +340,8 @@ func (r *run) finish() {
 // checkEnd holds the run to its accounts: no lease lives, every block is free, what came in went out.
 func (r *run) checkEnd() error {
 	var errs []error
-	if n := r.totals.LeasesLive; n != 0 {
-		errs = append(errs, fmt.Errorf("%d leases are alive at the end", n))
+	if err := r.checkLeases(); err != nil {
+		errs = append(errs, err)
 	}
 	if t := &r.totals; t.LeasesAdmitted != t.LeasesFinished+t.LeasesFailed+t.LeasesCancelled+t.LeasesLive {
 		errs = append(errs, fmt.Errorf("leases: admitted %d, but finished %d + failed %d + cancelled %d + live %d", t.LeasesAdmitted, t.LeasesFinished, t.LeasesFailed, t.LeasesCancelled, t.LeasesLive))

@@ -24,7 +24,7 @@ func (r *run) begin(i int32) {
 	if !r.cfg.Walk && r.fresh(p) {
 		if d := p.loop.DecodeRun(); d.Steps > 1 {
 			p.decoding = decodeRun{active: true, left: d.Steps, rows: int64(d.Rows), context: d.Context, windowed: d.Windowed, below: int64(d.Below)}
-			p.decoding.a, p.decoding.b, p.decoding.c = r.cfg.Law.DecodeCoefficients(d.Rows)
+			p.decoding.a, p.decoding.b, p.decoding.c = r.decodeCoefficients(i, d.Rows)
 			if at, ok := p.tier.next(); ok { // the step that ends then tells the engine of the transfer
 				p.decoding.left = p.endedBefore(at)
 			}

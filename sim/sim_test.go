@@ -182,6 +182,7 @@ func randomWorld(t *testing.T, rt *rapid.T) *Config {
 		TimeoutPS: int64(rapid.SampledFrom([]float64{0, 3e11, 3e12, 6e13}).Draw(rt, "timeout")), Retries: int32(rapid.IntRange(0, 2).Draw(rt, "retries")),
 		RetryDelayPS: int64(rapid.SampledFrom([]float64{0, 1e11}).Draw(rt, "retry delay")), CancelUpstream: rapid.Bool().Draw(rt, "cancel"),
 	}
+	randomFaults(rt, c)
 	c.Signals.KVEventDelayPS = int64(rapid.SampledFrom([]float64{0, 2e11}).Draw(rt, "kv delay"))
 	if rapid.Bool().Draw(rt, "cpu tier") {
 		c.CPUTier = cpuTier(t, c, int32(rapid.IntRange(300, 20000).Draw(rt, "cpu blocks")))
@@ -245,8 +246,8 @@ func conserved(t *rapid.T, c *Config, out *rows, totals *results.Totals) {
 	if s.ComputedTokens != computed || s.HitTokens != hit || s.PromptTokens != prompt || s.BusyPS != busy || totals.PrefillBusyPS+totals.DecodeBusyPS+totals.TransferBusyPS < busy {
 		t.Fatalf("samples %+v do not add up to the rows (computed %d, hit %d, prompt %d) and totals (busy %d)", s, computed, hit, prompt, busy)
 	}
-	if totals.LeasesLive != 0 {
-		t.Fatalf("%d leases live", totals.LeasesLive)
+	if totals.LeasesLive != totals.LeasesLost-totals.LeasesAbandoned {
+		t.Fatalf("%d leases live, %d lost, %d abandoned", totals.LeasesLive, totals.LeasesLost, totals.LeasesAbandoned)
 	}
 }
 

@@ -10,7 +10,18 @@ import (
 // somewhere, since computation goes from the head of a stream on.
 type history struct {
 	anywhere []int32
-	here     [][]int32 // by replica
+	here     [][]int32 // by replica, since it started
+	lost     [][]int32 // by replica, before that
+}
+
+// restarted notes that replica i lost all that it held.
+func (h *history) restarted(i int32) {
+	for s, hi := range h.here[i] {
+		if hi > 0 {
+			h.lost[i] = raise(h.lost[i], prefix.StreamID(s), hi)
+		}
+	}
+	clear(h.here[i])
 }
 
 func (h *history) computed(replica int32, s prefix.StreamID, hi int32) {
@@ -81,6 +92,7 @@ func (r *run) assignWaste(i int32, x *attempt, hitTokens int32) {
 	}
 	give(x.before/b, results.CauseRetry)
 	give(reach(r.history.here[i], x.path, limit), results.CauseEvicted)
+	give(reach(r.history.lost[i], x.path, limit), results.CauseRestarted)
 	if at < end {
 		resident := int32(0)
 		for j := range r.replicas {

@@ -1,0 +1,126 @@
+package sim
+
+import (
+	"github.com/sluice-sim/sluice/exact"
+	"github.com/sluice-sim/sluice/policies"
+)
+
+// scraped is a scrape of one replica on its way to the policies.
+type scraped struct {
+	sample   policies.Sample
+	progress []progressed
+}
+
+// progressed is how many output tokens an attempt had.
+type progressed struct {
+	attempt policies.AttemptID
+	tokens  int32
+}
+
+// scrapes is the scrapes that were taken and have not arrived.
+type scrapes struct {
+	taken   uint64 // rounds so far
+	slots   []scraped
+	free    []int32
+	current []int32 // by replica: slot in this round, -1 for none
+	idle    int     // rounds in a row in which nothing else was on the agenda
+}
+
+// maxIdleScrapes is how many scrapes are taken in a row when nothing else will ever happen; a run that then still has
+// turns to do is stuck.
+const maxIdleScrapes = 10_000
+
+// scrape samples the metrics of every replica, as its last finished step left them, and the progress of what runs. Each
+// sample arrives after the delay and its own jitter; some are lost.
+func (r *run) scrape() {
+	if !r.lookAll() {
+		r.agenda.push(r.now, scrapeDue, 0, 0)
+		return
+	}
+	s := &r.scrapes
+	s.current = s.current[:0]
+	for i := range r.replicas {
+		s.current = append(s.current, r.take(int32(i)))
+	}
+	if r.needs&policies.NeedsProgress != 0 {
+		for i := range r.attempts {
+			if x := &r.attempts[i]; x.stage == inEngine && x.row.OutputTokens > 0 && s.current[x.row.Replica] >= 0 {
+				to := &s.slots[s.current[x.row.Replica]]
+				to.progress = append(to.progress, progressed{x.id, x.row.OutputTokens})
+			}
+		}
+	}
+	for i, slot := range s.current {
+		if slot < 0 {
+			continue
+		}
+		if lag := r.scrapeLag(i); lag > 0 {
+			r.agenda.push(r.now+lag, scrapeReaches, int32(i), uint32(slot))
+		} else {
+			r.scrapeReached(int32(i), slot)
+		}
+	}
+	s.taken++
+	if s.idle++; len(r.agenda.heap) > len(s.slots)-len(s.free) {
+		s.idle = 0
+	}
+	if s.idle < maxIdleScrapes {
+		r.agenda.push(r.now+r.cfg.Signals.ScrapePS, scrapeDue, 0, 0)
+	}
+}
+
+// take samples replica i into a slot; -1 when there is nothing to scrape or the sample is lost.
+func (r *run) take(i int32) int32 {
+	c := &r.faults.conditions[i]
+	loss := r.cfg.Signals.ScrapeLoss
+	if c.down || c.absent || c.stalled || loss > 0 && exact.Uniform(exact.Hash3(r.cfg.Seed, purposeScrapeLoss, uint64(i), r.scrapes.taken)) < loss {
+		return -1
+	}
+	s := &r.scrapes
+	if len(s.free) == 0 {
+		s.free = append(s.free, int32(len(s.slots)))
+		s.slots = append(s.slots, scraped{})
+	}
+	slot := s.free[len(s.free)-1]
+	s.free = s.free[:len(s.free)-1]
+	x := &s.slots[slot]
+	x.progress = x.progress[:0]
+	x.sample = r.sampleOf(i)
+	if c.stale {
+		x.sample = c.frozen
+		x.sample.At = policyTime(r.now)
+	}
+	return slot
+}
+
+// sampleOf is the metrics of replica i as its last finished step left them.
+func (r *run) sampleOf(i int32) policies.Sample {
+	s := r.replicas[i].gauges
+	s.At = policyTime(r.now)
+	if s.Has == 0 { // no step has finished: vLLM exports zeros from the start
+		s.Has = policies.HasRunning | policies.HasWaiting | policies.HasUsage | policies.HasPrefixCounters
+	}
+	return s
+}
+
+func (r *run) scrapeLag(i int) int64 {
+	g := &r.cfg.Signals
+	if g.ScrapeJitterPS == 0 {
+		return g.ScrapeDelayPS
+	}
+	u := exact.Uniform(exact.Hash3(r.cfg.Seed, purposeScrapeJitter, uint64(i), r.scrapes.taken))
+	return g.ScrapeDelayPS + toPS(u*float64(g.ScrapeJitterPS))
+}
+
+// scrapeReached hands a scrape of replica i to the policies.
+func (r *run) scrapeReached(i, slot int32) {
+	s := &r.scrapes
+	x := &s.slots[slot]
+	if r.needs&policies.NeedsSamples != 0 {
+		r.fact(policies.Fact{Kind: policies.MetricsSampled, Replica: policies.ReplicaID(i), Sample: x.sample})
+	}
+	for _, g := range x.progress {
+		r.fact(policies.Fact{Kind: policies.TokensProgressed, Attempt: g.attempt, Replica: policies.ReplicaID(i), OutputTokens: g.tokens})
+	}
+	s.free = append(s.free, slot)
+}
