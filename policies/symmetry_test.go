@@ -106,7 +106,7 @@ func TestOrderOfFactsDoesNotMatter(t *testing.T) {
 func TestRelabellingReplicas(t *testing.T) {
 	const replicas = 4
 	params := map[string]policies.Params{"llm-d": {"preset": {Text: "precise-prefix"}, "running_requests_weight": {Number: .37}}}
-	for _, name := range []string{"least-requests", "least-pending-tokens", "least-work", "vllm-dp", "llm-d", "smg-cache-aware", "dynamo", "sticky-bounded", "lmetric", "smetric", "smetric-figure"} {
+	for _, name := range []string{"least-requests", "least-pending-tokens", "least-work", "vllm-dp", "llm-d", "aibrix-prefix-cache", "smg-cache-aware", "dynamo", "sticky-bounded", "lmetric", "smetric", "smetric-figure"} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				ids := []policies.ReplicaID{0, 1, 2, 3}

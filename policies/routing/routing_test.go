@@ -444,7 +444,7 @@ func TestOracle(t *testing.T) {
 func declarations() []policies.Declaration {
 	return []policies.Declaration{
 		RoundRobin(), Random(), PowerOfTwo(), LeastRequests(), LeastPendingTokens(), LeastWork(), CHWBL(), Sticky(), StickyBounded(), StickyLeastLoaded(),
-		VLLMDP(), LLMD(), SMGCacheAware(), Dynamo(), Preble(), LMetric(), Bailian(), SMetric(), SMetricFigure(), Oracle(),
+		VLLMDP(), LLMD(), AIBrixPrefixCache(), SMGCacheAware(), Dynamo(), Preble(), LMetric(), Bailian(), SMetric(), SMetricFigure(), Oracle(),
 	}
 }
 
@@ -476,7 +476,7 @@ func TestOneReplica(t *testing.T) {
 
 // With all replicas equal the tie rule alone decides; and so it does when nothing was ever reported.
 func TestAllEqual(t *testing.T) {
-	draws := map[string]bool{"bailian": true, "random": true, "power-of-two": true, "chwbl": true, "dynamo": true, "llm-d": true, "sticky-bounded": true, "sticky-least-loaded": true} // or hashes
+	draws := map[string]bool{"bailian": true, "random": true, "power-of-two": true, "chwbl": true, "dynamo": true, "llm-d": true, "aibrix-prefix-cache": true, "sticky-bounded": true, "sticky-least-loaded": true} // or hashes
 	for _, d := range declarations() {
 		for _, reported := range []bool{false, true} {
 			r := build(d, nil, policies.Capability{})
