@@ -47,6 +47,8 @@ func gateArms() []arm {
 		{gate: "session", params: policies.Params{"repair": {Text: "aging"}, "max_wait_s": short}},
 		{gate: "max-requests", params: policies.Params{"max_requests": {Number: 2}}},
 		{gate: "aimd-kv", params: policies.Params{"initial_requests": {Number: 1}, "increase": {Number: 1}, "tick_s": short}},
+		{gate: "llm-d-saturation", params: policies.Params{"queue_depth": {Number: 1.5}, "ttl_s": {Number: 5}, "max_queued": {Number: 3}}},
+		{gate: "llm-d-saturation", params: policies.Params{"detector": {Text: "concurrency"}, "mode": {Text: "hybrid"}, "max_requests": {Number: 1}, "fairness": {Text: "program-aware"}}},
 		{gate: "thunderagent", params: policies.Params{"tick_s": short, "buffer_tokens": {Number: 1}, "timeout_s": {Number: 7}}},
 		{gate: "dynamo-session-aware", params: policies.Params{"tick_s": short, "buffer_tokens": {Number: 1}, "retention_s": short, "max_programs": {Number: 3}}},
 		{gate: "concur", params: policies.Params{"initial_window": {Number: 2}, "tick_s": short}},
@@ -128,7 +130,7 @@ func (x *chaos) fact() policies.Fact {
 		} else {
 			f.Attempt = 1 + f.Attempt%x.next
 		}
-		f.Turn = policies.Turn{Attempt: f.Attempt, Thread: f.Thread, Session: f.Session, Number: int32(rapid.IntRange(1, 3).Draw(x.t, "number")), Prompt: prefix.Prefix{Tokens: 100}}
+		f.Turn = policies.Turn{Attempt: f.Attempt, Thread: f.Thread, Session: f.Session, Number: int32(rapid.IntRange(1, 3).Draw(x.t, "number")), Class: int32(f.Thread % 2), Prompt: prefix.Prefix{Tokens: 100}}
 	}
 	return f
 }

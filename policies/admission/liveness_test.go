@@ -15,7 +15,7 @@ import (
 // their room, and whose prefixes last until others push them out. They are sampled once a second. Whatever the gate and
 // its knobs, every turn finishes.
 func TestEveryTurnFinishes(t *testing.T) {
-	for _, gate := range []string{"none", "max-sessions", "documented", "as-shipped", "max-requests", "aimd-kv", "concur", "thunderagent", "dynamo-session-aware"} {
+	for _, gate := range []string{"none", "max-sessions", "documented", "as-shipped", "max-requests", "aimd-kv", "concur", "thunderagent", "dynamo-session-aware", "llm-d-saturation"} {
 		t.Run(gate, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				name, p := gate, policies.Params{}
@@ -34,6 +34,12 @@ func TestEveryTurnFinishes(t *testing.T) {
 					p["initial_requests"] = policies.Value{Number: float64(rapid.IntRange(1, 3).Draw(t, "slots"))}
 				case "thunderagent", "dynamo-session-aware":
 					p["tick_s"] = policies.Value{Number: float64(rapid.IntRange(1, 7).Draw(t, "tick"))}
+				case "llm-d-saturation":
+					p["detector"] = policies.Value{Text: rapid.SampledFrom([]string{"utilization", "concurrency"}).Draw(t, "detector")}
+					p["fairness"] = policies.Value{Text: rapid.SampledFrom([]string{"global-strict", "program-aware"}).Draw(t, "fairness")}
+					p["max_requests"] = policies.Value{Number: float64(rapid.IntRange(1, 2).Draw(t, "requests"))}
+					p["max_queued"] = policies.Value{Number: float64(rapid.IntRange(1, 3).Draw(t, "queued"))}
+					p["ttl_s"] = policies.Value{Number: float64(rapid.IntRange(0, 4).Draw(t, "ttl"))}
 				case "concur":
 					p["initial_window"] = policies.Value{Number: float64(rapid.IntRange(1, 4).Draw(t, "window"))}
 					p["high_usage"] = policies.Value{Number: .3}
@@ -116,7 +122,7 @@ func (w *tiny) run(threads int) {
 				w.thread[w.next] = f.Turn.Thread
 			}
 			if f.Kind == policies.MetricsSampled {
-				f.Sample = policies.Sample{At: now, Has: policies.HasUsage | policies.HasPrefixCounters, Usage: min(1, float64(w.running[f.Replica])/float64(w.room)),
+				f.Sample = policies.Sample{At: now, Has: policies.HasUsage | policies.HasWaiting | policies.HasPrefixCounters, Usage: min(1, float64(w.running[f.Replica])/float64(w.room)),
 					QueryTokens: int64(now / 1e6), HitTokens: int64(now / 1e7)}
 				w.at(policies.Second, now, f)
 			}
@@ -148,6 +154,10 @@ func (w *tiny) act(now policies.Time, out []policies.Command) {
 		w.log = append(w.log, fmt.Sprint(now/1e6, c))
 		w.log = w.log[max(0, len(w.log)-10):]
 		switch c.Kind {
+		case policies.Reject:
+			th := w.thread[c.Attempt]
+			w.number[th]--
+			w.arrive(c.RetryAfter+1, now, th)
 		case policies.Dispatch:
 			w.running[c.Replica]++
 			w.recent[c.Replica] = append(w.recent[c.Replica], w.thread[c.Attempt])
