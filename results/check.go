@@ -11,8 +11,8 @@ func (s *Summary) Faults() []string {
 			k.Failed, k.Dropped, k.Finished+k.Failed+k.Dropped))
 	}
 	l := &s.Leases
-	if l.Live != 0 {
-		faults = append(faults, fmt.Sprintf("leases: %d alive at the end", l.Live))
+	if leaked := l.Lost - l.Abandoned; l.Live != leaked {
+		faults = append(faults, fmt.Sprintf("leases: %d alive at the end, but faults of the scenario leaked %d", l.Live, leaked))
 	}
 	if ended := l.Finished + l.Failed + l.Cancelled + l.Live; l.Admitted != ended {
 		faults = append(faults, fmt.Sprintf("leases: admitted %d, but finished %d + failed %d + cancelled %d + live %d = %d",

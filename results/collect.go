@@ -103,7 +103,7 @@ func (c *Collector) Summary(totals *Totals) *Summary {
 			KVBlocks: totals.KVBlocks, BlockTokens: totals.BlockTokens},
 		ITL: totals.ITL.dist(),
 		Leases: Leases{Admitted: totals.LeasesAdmitted, Finished: totals.LeasesFinished, Failed: totals.LeasesFailed,
-			Cancelled: totals.LeasesCancelled, Live: totals.LeasesLive},
+			Cancelled: totals.LeasesCancelled, Live: totals.LeasesLive, Lost: totals.LeasesLost, Abandoned: totals.LeasesAbandoned},
 		Notes: notNil(totals.Notes)}
 	s.Conservation = c.conservation(totals)
 	s.Engine = engineOf(totals)

@@ -255,7 +255,9 @@ type Leases struct {
 	Finished  int64 `json:"finished" doc:"ended by completion"`
 	Failed    int64 `json:"failed" doc:"ended by a failure"`
 	Cancelled int64 `json:"cancelled" doc:"ended by the client"`
-	Live      int64 `json:"live" doc:"alive at the end of the run; anything but 0 is an error"`
+	Live      int64 `json:"live" doc:"alive at the end of the run; more than faults of the scenario leaked is an error"`
+	Lost      int64 `json:"lost" doc:"of the admitted: a fault of the scenario kept their end from the policies"`
+	Abandoned int64 `json:"abandoned" doc:"of the lost: ended since, when their replica restarted"`
 }
 
 // Bucket is one range of turn numbers or prompt lengths, both ends included; To is 0 in the open last range.

@@ -116,8 +116,24 @@ func (c *Comparison) Table() *Table {
 		verdict.Cells = append(verdict.Cells, Cell{Text: c.Arms[i].verdictCode(), Runs: len(c.Arms[i].Runs)})
 	}
 	t.Rows = append(t.Rows, verdict)
-	t.Notes = []string{c.windowNote()}
+	t.Notes = append([]string{c.windowNote()}, c.leakNotes()...)
 	return t
+}
+
+// leakNotes names the arms whose lease audit found leaks.
+func (c *Comparison) leakNotes() []string {
+	var notes []string
+	for _, arm := range c.Arms {
+		var lost, leaked int64
+		for _, s := range arm.Runs {
+			lost += s.Leases.Lost
+			leaked += s.Leases.Lost - s.Leases.Abandoned
+		}
+		if lost > 0 {
+			notes = append(notes, fmt.Sprintf("%s: the lease audit finds %d leases whose end a fault kept from the policies; %d of them are alive at the end.", arm.Name, lost, leaked))
+		}
+	}
+	return notes
 }
 
 // verdictCode is the verdict that most runs have, the first of equals: such as "kv" or "invalid, else kv".

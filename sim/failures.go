@@ -215,3 +215,12 @@ func (r *run) unjam() bool {
 	}
 	return ended
 }
+
+// noteLeak names the leases that faults leaked in the notes of the run.
+func (r *run) noteLeak() {
+	if t := &r.totals; t.LeasesLost > 0 {
+		t.Notes = append(t.Notes,
+			results.Count{Label: "leases whose end lost_release kept from the policies", N: t.LeasesLost},
+			results.Count{Label: "of these leaked: alive at the end", N: t.LeasesLost - t.LeasesAbandoned})
+	}
+}

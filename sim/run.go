@@ -332,6 +332,7 @@ func (r *run) finish() {
 	r.totals.LeasesAdmitted, r.totals.LeasesFinished, r.totals.LeasesFailed = a.Admitted, a.Finished, a.Failed
 	r.totals.LeasesCancelled, r.totals.LeasesLive, r.totals.LeasesAbandoned = a.Cancelled, a.Live, a.Abandoned
 	r.totals.AttemptsPreempted = a.Superseded
+	r.noteLeak()
 	if r.cfg.Progress != nil {
 		r.cfg.Progress(r.turnsDone, int64(len(r.turns)))
 	}
