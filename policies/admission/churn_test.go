@@ -43,9 +43,11 @@ func (l *churn) turn() {
 		At: l.now, Has: policies.HasWaiting | policies.HasUsage | policies.HasPrefixCounters, Usage: float64(l.next%10) / 10, QueryTokens: int64(l.next), HitTokens: int64(l.next / 10),
 	}})
 	l.step()
-	if len(l.running) > 1 {
-		l.facts = append(l.facts, policies.Fact{Kind: policies.Finished, Attempt: l.running[0], OutputTokens: 20})
-		l.running = l.running[:copy(l.running, l.running[1:])]
+	if l.next%3 == 0 {
+		for _, a := range l.running {
+			l.facts = append(l.facts, policies.Fact{Kind: policies.Finished, Attempt: a, OutputTokens: 20})
+		}
+		l.running = l.running[:0]
 	}
 	if l.next%5 == 0 {
 		thread := policies.ThreadID(l.next / 5 % 16)
