@@ -131,3 +131,18 @@ func deviationBound(sum, squares, n int64, k float64) float64 {
 	variance := float64(n*squares-sum*sum) / float64(n*(n-1))
 	return float64(sum)/float64(n) + float64(k*math.Sqrt(variance))
 }
+
+// ScoreTerms implements policies.Scored.
+func (*aibrix) ScoreTerms() ([]string, bool) { return []string{"hit_tokens", "in_flight"}, false }
+
+// Scores implements policies.Scored: the match in per cent, of all replicas, those that are over the bound included.
+func (m *aibrix) Scores(now policies.Time, v *policies.View, t *policies.Turn, dst []policies.ReplicaScore) []policies.ReplicaScore {
+	m.prepare(v)
+	hits := m.resident.hits(now, v, t.Prompt)
+	for _, r := range v.Up() {
+		s := policies.ReplicaScore{Replica: r, Score: float64(matchPercent(hits[r]/m.block, t.Prompt.Tokens/m.block))}
+		s.Terms[0], s.Terms[1] = float64(hits[r]), float64(v.InFlight(r))
+		dst = append(dst, s)
+	}
+	return dst
+}

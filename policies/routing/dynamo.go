@@ -90,12 +90,7 @@ func (d *dynamoCost) sent(now policies.Time, v *policies.View, t *policies.Turn,
 // pick chooses by cost; NoReplica if none is up.
 func (d *dynamoCost) pick(now policies.Time, v *policies.View, t *policies.Turn) policies.ReplicaID {
 	hits, up := d.resident.hits(now, v, t.Prompt), v.Up()
-	least := int64(0)
-	for i, r := range up {
-		if q := v.QueuedTokens(r); i == 0 || q < least {
-			least = q
-		}
-	}
+	least := leastQueued(v)
 	d.ties.reset()
 	d.costs = d.costs[:0]
 	for _, r := range up {
@@ -107,6 +102,17 @@ func (d *dynamoCost) pick(now policies.Time, v *policies.View, t *policies.Turn)
 		return up[softmax(d.costs, d.temperature, exact.Uniform(exact.Hash2(d.seed, dynamoDraw, uint64(t.Attempt))))]
 	}
 	return d.ties.draw(d.seed, dynamoDraw, t.Attempt)
+}
+
+// leastQueued is the smallest prefill pending of all replicas that are up, in tokens.
+func leastQueued(v *policies.View) int64 {
+	least := int64(0)
+	for i, r := range v.Up() {
+		if q := v.QueuedTokens(r); i == 0 || q < least {
+			least = q
+		}
+	}
+	return least
 }
 
 // dynamoDraw parts these draws from others with the same seed.
@@ -151,4 +157,20 @@ func softmax(costs []float64, temperature, u float64) int {
 		}
 	}
 	return len(costs) - 1
+}
+
+// ScoreTerms implements policies.Scored.
+func (*dynamo) ScoreTerms() ([]string, bool) {
+	return []string{"hit_tokens", "queued_tokens", "decode_tokens", "in_flight"}, true
+}
+
+// Scores implements policies.Scored: the cost, in blocks.
+func (d *dynamo) Scores(now policies.Time, v *policies.View, t *policies.Turn, dst []policies.ReplicaScore) []policies.ReplicaScore {
+	hits, least := d.cost.resident.hits(now, v, t.Prompt), leastQueued(v)
+	for _, r := range v.Up() {
+		s := policies.ReplicaScore{Replica: r, Score: d.cost.of(v, t, r, hits[r], least)}
+		s.Terms = [policies.MaxScoreTerms]float64{float64(hits[r]), float64(v.QueuedTokens(r)), float64(v.DecodeTokens(r)), float64(v.InFlight(r))}
+		dst = append(dst, s)
+	}
+	return dst
 }

@@ -62,16 +62,38 @@ func (m *leastPending) Route(now policies.Time, v *policies.View, t *policies.Tu
 	return to, policies.LeastLoaded
 }
 
+// load is what is pending on r and what is left of what was sent there.
+func (m *leastPending) load(now policies.Time, v *policies.View, r policies.ReplicaID) float64 {
+	load := float64(v.QueuedTokens(r))
+	if int(r) < len(m.recent) {
+		load += m.recent[r].left(now, m.halfLife)
+	}
+	return load
+}
+
 func (m *leastPending) Peek(now policies.Time, v *policies.View, _ *policies.Turn) policies.ReplicaID {
 	best, least := policies.NoReplica, 0.0
 	for _, r := range v.Up() {
-		load := float64(v.QueuedTokens(r))
-		if int(r) < len(m.recent) {
-			load += m.recent[r].left(now, m.halfLife)
-		}
+		load := m.load(now, v, r)
 		if best == policies.NoReplica || load < least {
 			best, least = r, load
 		}
 	}
 	return best
+}
+
+// ScoreTerms implements policies.Scored.
+func (*leastPending) ScoreTerms() ([]string, bool) {
+	return []string{"queued_tokens", "recent_tokens"}, true
+}
+
+// Scores implements policies.Scored.
+func (m *leastPending) Scores(now policies.Time, v *policies.View, _ *policies.Turn, dst []policies.ReplicaScore) []policies.ReplicaScore {
+	for _, r := range v.Up() {
+		s := policies.ReplicaScore{Replica: r, Score: m.load(now, v, r)}
+		s.Terms[0] = float64(v.QueuedTokens(r))
+		s.Terms[1] = s.Score - s.Terms[0]
+		dst = append(dst, s)
+	}
+	return dst
 }

@@ -44,11 +44,7 @@ func (m *leastWork) Peek(_ policies.Time, v *policies.View, t *policies.Turn) po
 	m.hits = hitsOf(v, t, m.hits)
 	best, least := policies.NoReplica, 0.0
 	for _, r := range v.Up() {
-		doubling := 0.0
-		if m.attention {
-			doubling = firstPositive(m.doubling, v.Capability(r).AttentionDoubling, m.fallback.AttentionDoubling)
-		}
-		work := pendingWork(v.QueuedTokens(r), v.QueuedMoment(r), t.Prompt.Tokens-m.hits[r], t.Prompt.Tokens, doubling)
+		work := m.work(v, t, r)
 		if best == policies.NoReplica || work < least || work == least && v.InFlight(r) < v.InFlight(best) {
 			best, least = r, work
 		}
@@ -56,8 +52,33 @@ func (m *leastWork) Peek(_ policies.Time, v *policies.View, t *policies.Turn) po
 	return best
 }
 
+// work is what r has to compute until t has its first token; m.hits are t's.
+func (m *leastWork) work(v *policies.View, t *policies.Turn, r policies.ReplicaID) float64 {
+	doubling := 0.0
+	if m.attention {
+		doubling = firstPositive(m.doubling, v.Capability(r).AttentionDoubling, m.fallback.AttentionDoubling)
+	}
+	return pendingWork(v.QueuedTokens(r), v.QueuedMoment(r), t.Prompt.Tokens-m.hits[r], t.Prompt.Tokens, doubling)
+}
+
 // pendingWork is what a replica has to compute until the last n of a prompt's l tokens are done, in tokens at the cost of
 // an empty context.
 func pendingWork(queued, moment int64, n, l int32, doubling float64) float64 {
 	return queuedWork(queued, moment, doubling) + prefillWork(n, l, doubling)
+}
+
+// ScoreTerms implements policies.Scored.
+func (*leastWork) ScoreTerms() ([]string, bool) {
+	return []string{"hit_tokens", "uncached_tokens", "queued_tokens", "in_flight"}, true
+}
+
+// Scores implements policies.Scored.
+func (m *leastWork) Scores(_ policies.Time, v *policies.View, t *policies.Turn, dst []policies.ReplicaScore) []policies.ReplicaScore {
+	m.hits = hitsOf(v, t, m.hits)
+	for _, r := range v.Up() {
+		s := policies.ReplicaScore{Replica: r, Score: m.work(v, t, r)}
+		s.Terms = [policies.MaxScoreTerms]float64{float64(m.hits[r]), float64(t.Prompt.Tokens - m.hits[r]), float64(v.QueuedTokens(r)), float64(v.InFlight(r))}
+		dst = append(dst, s)
+	}
+	return dst
 }

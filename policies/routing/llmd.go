@@ -71,6 +71,7 @@ type llmd struct {
 	seed      uint64
 	maxPrefix int32
 	terms     []policies.Weighted
+	names     []string // of terms
 	filter    affinityFilter
 	resident  residency
 	lookup    llmdLookup
@@ -128,6 +129,7 @@ func newLLMD(e policies.Env, p policies.Params) policies.Router {
 		}
 		if n, _ := exact.RoundToInt64(float64(weight * 1000)); n > 0 {
 			m.terms = append(m.terms, policies.Weighted{Scorer: s, Weight: n})
+			m.names = append(m.names, llmdScorers[i])
 		}
 	}
 	return m
@@ -212,4 +214,27 @@ func (f *affinityFilter) keep(v *policies.View, l *llmdLookup, candidates []poli
 		}
 	}
 	return kept
+}
+
+// ScoreTerms implements policies.Scored: the scorers that have a weight, as many as a log takes.
+func (m *llmd) ScoreTerms() ([]string, bool) {
+	return m.names[:min(len(m.names), policies.MaxScoreTerms)], false
+}
+
+// Scores implements policies.Scored: the weighted sum, and what each scorer says before it is weighted.
+func (m *llmd) Scores(now policies.Time, v *policies.View, t *policies.Turn, dst []policies.ReplicaScore) []policies.ReplicaScore {
+	m.Peek(now, v, t)
+	first := len(dst)
+	for _, r := range m.candidates {
+		dst = append(dst, policies.ReplicaScore{Replica: r, Score: float64(m.totals[r]) / 1000 / float64(policies.ScoreOne)})
+	}
+	for i, term := range m.terms[:min(len(m.terms), policies.MaxScoreTerms)] {
+		clear(m.scratch)
+		term.Scorer.Score(now, v, t, m.scratch)
+		for k := range dst[first:] {
+			s := &dst[first+k]
+			s.Terms[i] = float64(m.scratch[s.Replica]) / float64(policies.ScoreOne)
+		}
+	}
+	return dst
 }

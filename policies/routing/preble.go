@@ -135,15 +135,19 @@ func exploits(hit, prompt int32) bool { return hit > prompt-hit }
 func (m *preble) explore(up []policies.ReplicaID, hits []int32, prompt int32) policies.ReplicaID {
 	best, least := policies.NoReplica, policies.Time(0)
 	for _, r := range up {
-		n := int64(prompt - hits[r])
-		s := &m.sums[r]
-		evicted := max(0, m.resident.sent.Tokens(r)+n-m.capacity)
-		cost := s.work + evictionCost(m.prefill(evicted), s.hit, s.prompt) + m.prefill(n)
+		cost := m.cost(r, prompt-hits[r])
 		if best == policies.NoReplica || cost < least {
 			best, least = r, cost
 		}
 	}
 	return best
+}
+
+// cost is work in the window, eviction and the prefill of n new tokens on r.
+func (m *preble) cost(r policies.ReplicaID, n int32) policies.Time {
+	s := &m.sums[r]
+	evicted := max(0, m.resident.sent.Tokens(r)+int64(n)-m.capacity)
+	return s.work + evictionCost(m.prefill(evicted), s.hit, s.prompt) + m.prefill(int64(n))
 }
 
 // evictionCost is what computing again what is evicted will take, if a token of it is asked for as often as tokens were
@@ -185,4 +189,21 @@ func (s *windowSums) add(w windowSums, by int64) {
 	s.work += w.work * policies.Time(by)
 	s.prompt += w.prompt * by
 	s.hit += w.hit * by
+}
+
+// ScoreTerms implements policies.Scored.
+func (*preble) ScoreTerms() ([]string, bool) {
+	return []string{"hit_tokens", "window_work_s", "held_tokens"}, true
+}
+
+// Scores implements policies.Scored: the cost of exploring, in seconds. Where the turn exploits, its hits decide.
+func (m *preble) Scores(now policies.Time, v *policies.View, t *policies.Turn, dst []policies.ReplicaScore) []policies.ReplicaScore {
+	m.choose(now, v, t)
+	hits := m.resident.hits(now, v, t.Prompt)
+	for _, r := range v.Up() {
+		s := policies.ReplicaScore{Replica: r, Score: float64(m.cost(r, t.Prompt.Tokens-hits[r])) / float64(policies.Second)}
+		s.Terms[0], s.Terms[1], s.Terms[2] = float64(hits[r]), float64(m.sums[r].work)/float64(policies.Second), float64(m.resident.sent.Tokens(r))
+		dst = append(dst, s)
+	}
+	return dst
 }

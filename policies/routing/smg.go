@@ -110,3 +110,23 @@ func smgMatches(hit, prompt int32, threshold float64, events bool) bool {
 	}
 	return float64(hit)/float64(prompt) > threshold
 }
+
+// ScoreTerms implements policies.Scored.
+func (*smg) ScoreTerms() ([]string, bool) {
+	return []string{"in_flight", "turns_ever", "tree_tokens"}, false
+}
+
+// Scores implements policies.Scored: the tokens of the prompt that are there. They decide only where the loads are close
+// and the match is long enough; the reason of the route says so.
+func (m *smg) Scores(now policies.Time, v *policies.View, t *policies.Turn, dst []policies.ReplicaScore) []policies.ReplicaScore {
+	hits := m.resident.hits(now, v, t.Prompt)
+	for _, r := range v.Up() {
+		s := policies.ReplicaScore{Replica: r, Score: float64(hits[r])}
+		s.Terms[0], s.Terms[2] = float64(v.InFlight(r)), float64(m.resident.sent.Tokens(r))
+		if int(r) < len(m.processed) {
+			s.Terms[1] = float64(m.processed[r])
+		}
+		dst = append(dst, s)
+	}
+	return dst
+}
