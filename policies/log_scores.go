@@ -1,7 +1,7 @@
 package policies
 
 // MaxScoreTerms is how many parts a score may be broken into.
-const MaxScoreTerms = 6
+const MaxScoreTerms = 12
 
 // Scored is implemented by a router that can say how it judges each replica. A decision log asks for it right before
 // Route; nothing else does, so it costs nothing where no log is written.

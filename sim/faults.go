@@ -54,7 +54,6 @@ const (
 	purposeFault uint64 = iota + 1000
 	purposeScrapeJitter
 	purposeScrapeLoss
-	purposeInstance
 )
 
 // condition is what is the matter with a replica now.

@@ -1,9 +1,6 @@
 package sim
 
-import (
-	"github.com/sluice-sim/sluice/exact"
-	"github.com/sluice-sim/sluice/policies"
-)
+import "github.com/sluice-sim/sluice/policies"
 
 // core is the policies as a run needs them: one Controller, or several router instances.
 type core interface {
@@ -12,12 +9,7 @@ type core interface {
 	Leases(visit func(*policies.Lease))
 }
 
-// InstanceOf is which of n router instances serves a session, drawn from the seed.
-func InstanceOf(seed uint64, n int, s policies.SessionID) int {
-	return int(exact.UniformInt(exact.Hash2(seed, purposeInstance, uint64(s)), int64(n)))
-}
-
-// newCore makes the router instances. The first one has the seed of the run, the others have seeds of their own.
+// newCore makes the router instances.
 func (r *run) newCore(exactly policies.Oracle) core {
 	c := r.cfg
 	capabilities := make([]policies.Capability, c.Replicas)
@@ -26,10 +18,7 @@ func (r *run) newCore(exactly policies.Oracle) core {
 	}
 	all := make([]*policies.Controller, max(c.Routers, 1))
 	for k := range all {
-		env := policies.Env{Seed: c.Seed, Capability: c.Capability}
-		if k > 0 {
-			env.Seed = exact.Hash2(c.Seed, purposeInstance, ^uint64(k))
-		}
+		env := policies.Env{Seed: policies.InstanceSeed(c.Seed, k), Capability: c.Capability}
 		all[k] = policies.NewController(policies.ControllerConfig{
 			Tree: r.tree, Replicas: c.Replicas, Capabilities: capabilities,
 			Gate: c.Gate.NewGate(env, c.GateParams), Router: c.Router.NewRouter(env, c.RouterParams), Oracle: exactly,
@@ -38,5 +27,5 @@ func (r *run) newCore(exactly policies.Oracle) core {
 	if len(all) == 1 {
 		return all[0]
 	}
-	return policies.NewInstances(all, func(s policies.SessionID) int { return InstanceOf(c.Seed, len(all), s) })
+	return policies.NewInstances(all, func(s policies.SessionID) int { return policies.InstanceOf(c.Seed, len(all), s) })
 }

@@ -104,6 +104,8 @@ func (d *Decoder) header(c *cursor) {
 	}
 	c.want(`,"signals":`)
 	h.readSignals(c)
+	c.want(`,"instances":`)
+	h.Instances = int(c.integer(1, maxInstances))
 	c.want(`,"capability":`)
 	h.Capability = readCapability(c)
 	c.want(`,"replicas":[`)

@@ -46,6 +46,7 @@ func (h *Header) Append(b []byte) []byte {
 		b = append(appendTexts(append(b, `,"terms":`...), h.Scores.Terms), '}')
 	}
 	b = appendTexts(append(b, `,"signals":`...), h.Signals.Names())
+	b = appendInt(b, `,"instances":`, int64(max(h.Instances, 1)))
 	b = appendCapability(append(b, `,"capability":`...), &h.Capability)
 	b = append(b, `,"replicas":[`...)
 	for i := range h.Capabilities {

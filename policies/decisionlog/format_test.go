@@ -3,6 +3,8 @@ package decisionlog_test
 import (
 	"bytes"
 	"math"
+	"os"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -21,7 +23,7 @@ import (
 func smallHeader() decisionlog.Header {
 	one := policies.Capability{KVTokens: 6400, BlockTokens: 16, PrefillTokensPerSec: 1234.5, MaxBatchedTokens: 8192}
 	return decisionlog.Header{
-		Sluice: "v1", Seed: math.MaxUint64, Signals: policies.NeedsSamples | policies.NeedsProbes, Capability: one, Capabilities: []policies.Capability{one, {}},
+		Sluice: "v1", Instances: 1, Seed: math.MaxUint64, Signals: policies.NeedsSamples | policies.NeedsProbes, Capability: one, Capabilities: []policies.Capability{one, {}},
 		Gate: decisionlog.Policy{Name: "session", Knobs: []decisionlog.Setting{
 			{Name: "preset", Kind: policies.EnumKnob, Value: policies.Value{Text: "documented"}},
 			{Name: "enabled", Kind: policies.BoolKnob, Value: policies.Value{Bool: true}},
@@ -34,7 +36,7 @@ func smallHeader() decisionlog.Header {
 
 const smallLog = `{"decision_log":1,"sluice":"v1","seed":18446744073709551615,` +
 	`"gate":{"name":"session","knobs":{"preset":"documented","enabled":true,"tiny":1e-07}},"router":{"name":"lmetric","knobs":{}},` +
-	`"scores":{"best":"lowest","terms":["hit_tokens","requests"]},"signals":["samples","probes"],` +
+	`"scores":{"best":"lowest","terms":["hit_tokens","requests"]},"signals":["samples","probes"],"instances":1,` +
 	`"capability":{"kv_tokens":6400,"block_tokens":16,"prefill_tokens_per_s":1234.5,"attention_doubling_tokens":0,"max_batched_tokens":8192},` +
 	`"replicas":[{"kv_tokens":6400,"block_tokens":16,"prefill_tokens_per_s":1234.5,"attention_doubling_tokens":0,"max_batched_tokens":8192},` +
 	`{"kv_tokens":0,"block_tokens":0,"prefill_tokens_per_s":0,"attention_doubling_tokens":0,"max_batched_tokens":0}]}
@@ -161,6 +163,41 @@ func TestNames(t *testing.T) {
 	}
 	if _, ok := policies.ParseFactKind("invalid"); ok {
 		t.Error("there is a fact called invalid")
+	}
+}
+
+// docs/decisions.md names every fact with every field that is written of it, and every command.
+func TestDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../../docs/decisions.md")
+	check(t, err)
+	rows := map[string]string{}
+	for _, line := range strings.Split(string(page), "\n") {
+		if cells := strings.Split(line, "|"); len(cells) == 4 {
+			for _, name := range strings.Split(cells[1], ",") {
+				rows[strings.Trim(name, " `")] = cells[2]
+			}
+		}
+	}
+	for k := policies.FactKind(1); k.String() != "invalid"; k++ {
+		row, ok := rows[k.String()]
+		if !ok {
+			t.Errorf("fact %s is not documented", k)
+		}
+		s := decisionlog.Step{Entry: policies.Entry{Facts: []policies.Fact{{Kind: k, Stream: prefix.None, Turn: policies.Turn{Prompt: prefix.Prefix{Stream: prefix.None}}, Sample: policies.Sample{Has: 15}}}}}
+		for _, m := range regexp.MustCompile(`"([a-z_]+)":`).FindAllStringSubmatch(string(s.Append(nil, &decisionlog.ScoreForm{})), -1) {
+			switch m[1] {
+			case "step", "now_ns", "facts", "fact", "commands":
+			default:
+				if !strings.Contains(row, "`"+m[1]+"`") {
+					t.Errorf("field %s of fact %s is not documented", m[1], k)
+				}
+			}
+		}
+	}
+	for k := policies.CommandKind(1); k <= policies.Unpin; k++ {
+		if !strings.Contains(string(page), "`"+k.String()+"`") {
+			t.Errorf("command %s is not documented", k)
+		}
 	}
 }
 

@@ -32,6 +32,7 @@ const (
 	maxIDs       = 1 << 26 // sessions, threads; the core keeps a little memory for each
 	maxText      = 256
 	maxKnobs     = 256
+	maxInstances = 1024
 )
 
 // Header says which core wrote a log.
@@ -41,6 +42,7 @@ type Header struct {
 	Gate, Router Policy
 	Scores       ScoreForm
 	Signals      policies.Signals      // what the driver told of
+	Instances    int                   // router instances that share nothing; 0 is 1
 	Capability   policies.Capability   // what the policies were built with
 	Capabilities []policies.Capability // one for each replica
 }
@@ -107,12 +109,16 @@ func (p *Policy) complete(d policies.Declaration) error {
 }
 
 // Build makes a core as the header says, over the tree that the log's streams are read into.
-func (h *Header) Build(tree *prefix.Tree, known policies.Oracle) (*policies.Controller, error) {
-	c, _, err := h.build(tree, known)
-	return c, err
+func (h *Header) Build(tree *prefix.Tree, known policies.Oracle) (policies.Machine, error) {
+	all, _, err := h.build(tree, known)
+	if err != nil {
+		return nil, err
+	}
+	return h.machine(all), nil
 }
 
-func (h *Header) build(tree *prefix.Tree, known policies.Oracle) (*policies.Controller, policies.Signals, error) {
+// build makes the router instances, and says which signals they use.
+func (h *Header) build(tree *prefix.Tree, known policies.Oracle) ([]*policies.Controller, policies.Signals, error) {
 	gate, err := catalog.FindGate(h.Gate.Name)
 	if err == nil {
 		err = h.Gate.complete(gate)
@@ -127,11 +133,22 @@ func (h *Header) build(tree *prefix.Tree, known policies.Oracle) (*policies.Cont
 	if err != nil {
 		return nil, 0, err
 	}
-	env := policies.Env{Seed: h.Seed, Capability: h.Capability}
-	return policies.NewController(policies.ControllerConfig{
-		Tree: tree, Replicas: len(h.Capabilities), Capabilities: h.Capabilities,
-		Gate: gate.NewGate(env, h.Gate.Params()), Router: router.NewRouter(env, h.Router.Params()), Oracle: known,
-	}), gate.Needs | router.Needs, nil
+	all := make([]*policies.Controller, max(h.Instances, 1))
+	for k := range all {
+		env := policies.Env{Seed: policies.InstanceSeed(h.Seed, k), Capability: h.Capability}
+		all[k] = policies.NewController(policies.ControllerConfig{
+			Tree: tree, Replicas: len(h.Capabilities), Capabilities: h.Capabilities,
+			Gate: gate.NewGate(env, h.Gate.Params()), Router: router.NewRouter(env, h.Router.Params()), Oracle: known,
+		})
+	}
+	return all, gate.Needs | router.Needs, nil
+}
+
+func (h *Header) machine(all []*policies.Controller) policies.Machine {
+	if len(all) == 1 {
+		return all[0]
+	}
+	return policies.NewInstances(all, func(s policies.SessionID) int { return policies.InstanceOf(h.Seed, len(all), s) })
 }
 
 // check says what of the header a log cannot hold.
@@ -152,6 +169,9 @@ func (h *Header) check() error {
 	}
 	if n := len(h.Capabilities); n == 0 || n > MaxReplicas {
 		return errors.New("decision log: " + strconv.Itoa(n) + " replicas: expected 1 to " + strconv.Itoa(MaxReplicas))
+	}
+	if n := h.Instances; n < 0 || n > maxInstances {
+		return errors.New("decision log: " + strconv.Itoa(n) + " router instances: expected 1 to " + strconv.Itoa(maxInstances))
 	}
 	if n := len(h.Scores.Terms); n > policies.MaxScoreTerms {
 		return errors.New("decision log: " + strconv.Itoa(n) + " score terms: expected at most " + strconv.Itoa(policies.MaxScoreTerms))

@@ -44,7 +44,7 @@ func (d *Difference) Error() string {
 // is a *Difference where they differ; any other says that the log is damaged, or what could not be built.
 func Replay(lines Lines) (Outcome, error) {
 	d := NewDecoder()
-	var c *policies.Controller
+	var c policies.Machine
 	known := &echo{}
 	out := Outcome{Header: &d.Header}
 	var got []policies.Command

@@ -98,3 +98,29 @@ func TestKnobs(t *testing.T) {
 		}
 	}
 }
+
+// Several router instances with faults around them are one log, which replays.
+func TestInstancesReplay(t *testing.T) {
+	for _, router := range []string{"lmetric", "bailian", "oracle"} {
+		c := world(t, "session", router, 1)
+		c.Routers = 3
+		c.Faults = []sim.Fault{{Kind: sim.ReplicaRestart, Replica: 1, AtPS: 3e12, DetectPS: 1e11}, {Kind: sim.ReplicaDown, Replica: 0, AtPS: 6e12, ForPS: 2e12}}
+		log, _ := record(t, c)
+		if out, err := decisionlog.Replay(lines(log)); err != nil || out.Commands < 100 || !bytes.Contains(log, []byte(`"fact":"replica_restarted"`)) {
+			t.Errorf("%s: %d commands, %v", router, out.Commands, err)
+		}
+		var d *decisionlog.Difference
+		one := bytes.Replace(log, []byte(`"instances":3`), []byte(`"instances":2`), 1)
+		if _, err := decisionlog.Replay(lines(one)); router != "oracle" && !errors.As(err, &d) {
+			t.Errorf("%s: other instances give the same: %v", router, err)
+		}
+		if router == "oracle" {
+			continue
+		}
+		w, err := decisionlog.WhatIf(lines(log), []string{"router=" + router})
+		check(t, err)
+		if !reflect.DeepEqual(w.Logged, w.Would) || w.Moved != 0 || w.Guessed+w.Unanswered != 0 {
+			t.Errorf("%s would differ from itself:\nlog   %+v\nother %+v", router, w.Logged, w.Would)
+		}
+	}
+}

@@ -93,7 +93,8 @@ func one(is bool) int64 {
 }
 
 type whatIf struct {
-	c        *policies.Controller
+	c        policies.Machine
+	view     *policies.View // what is resident where, which all router instances know alike
 	out      *Comparison
 	attempts map[policies.AttemptID]*attempt
 	usage    []float64 // by replica: the last that was heard; NaN
@@ -145,7 +146,7 @@ func newWhatIf(d *Decoder, settings []string) (*whatIf, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, needs, err := other.build(d.Tree, nil)
+	all, needs, err := other.build(d.Tree, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +154,7 @@ func newWhatIf(d *Decoder, settings []string) (*whatIf, error) {
 		return nil, errors.New("a policy that asks an oracle cannot be tried on a log, which has no exact knowledge of what did not happen")
 	}
 	n := len(other.Capabilities)
-	w := &whatIf{c: c, out: &Comparison{Other: other}, attempts: map[policies.AttemptID]*attempt{}, awaited: map[probeKey]bool{}, last: map[policies.SessionID]policies.Time{}}
+	w := &whatIf{c: other.machine(all), view: all[0].View(), out: &Comparison{Other: other}, attempts: map[policies.AttemptID]*attempt{}, awaited: map[probeKey]bool{}, last: map[policies.SessionID]policies.Time{}}
 	// Probes have substitutes, so that they count as missing only where one went unanswered.
 	w.out.Missing = needs &^ d.Header.Signals &^ policies.NeedsProbes
 	w.out.Logged = Tally{Gate: d.Header.Gate.Name, Router: d.Header.Router.Name, ByReplica: make([]int64, n)}
@@ -378,7 +379,7 @@ func (w *whatIf) answer(c *policies.Command, a *attempt) policies.Fact {
 	if c.Kind == policies.ProbePrefix {
 		f.Kind = policies.PrefixProbed
 		f.PromptTokens = a.prompt.Tokens
-		f.HitTokens, known = w.c.View().HitTokens(c.Replica, a.prompt)
+		f.HitTokens, known = w.view.HitTokens(c.Replica, a.prompt)
 	} else if u := w.usage[c.Replica]; u >= 0 {
 		f.Usage, known = u, true
 	}
@@ -450,6 +451,9 @@ func (t *Tally) count(now policies.Time, c *policies.Command, a *attempt, firstH
 // Notes says in words what the comparison rests on.
 func (c *Comparison) Notes() []string {
 	notes := []string{"Arrivals, samples and KV events are those of the log; a turn takes as long after its dispatch as it took there."}
+	if c.Would.Aborted > c.Logged.Aborted {
+		notes = append(notes, "A turn that is held until the next one of its thread arrives, which the log's clients sent earlier than they would have, is superseded.")
+	}
 	if c.Missing != 0 {
 		notes = append(notes, "The log has no "+strings.Join(c.Missing.Names(), ", ")+", which "+c.Would.Gate+" and "+c.Would.Router+
 			" would use; they decide as they do when that is missing.")
