@@ -159,7 +159,7 @@ func (x *ApproxIndex) Hits(now Time, v *View, p prefix.Prefix, dst []int32) {
 		}
 		for at := x.heads[g.Stream]; at != noSlot; at = x.pieces[at].next {
 			n := &x.pieces[at]
-			if reach := x.reach[n.replica]; reach >= g.Lo && n.lo <= reach && n.hi > reach && !x.expired(now, at) {
+			if reach := x.reach[n.replica]; n.lo <= reach && n.hi > reach && !x.expired(now, at) {
 				x.reach[n.replica] = min(n.hi, g.Hi)
 			}
 		}

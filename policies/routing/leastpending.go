@@ -46,7 +46,7 @@ func (f fading) left(now policies.Time, halfLife float64) float64 {
 }
 
 func (m *leastPending) Observe(_ policies.Time, _ *policies.View, f *policies.Fact) {
-	if f.Kind == policies.ReplicaDown && int(f.Replica) < len(m.recent) {
+	if (f.Kind == policies.ReplicaDown || f.Kind == policies.ReplicaRestarted) && int(f.Replica) < len(m.recent) {
 		m.recent[f.Replica] = fading{}
 	}
 }

@@ -505,6 +505,15 @@ func TestMissingSignals(t *testing.T) {
 		want policies.ReplicaID
 	}{
 		{VLLMDP(), nil, 1},
+		{LeastPendingTokens(), nil, 1},
+		{LeastWork(), nil, 1},
+		{LLMD(), nil, 1},
+		{LLMD(), policies.Params{"preset": text("precise-prefix"), "running_requests_weight": number(1)}, 1},
+		{SMGCacheAware(), nil, 1},
+		{SMGCacheAware(), policies.Params{"index": text("events")}, 1},
+		{AIBrixPrefixCache(), nil, 1},
+		{Dynamo(), nil, 1},
+		{StickyBounded(), nil, 1},
 		{LMetric(), nil, 1},
 		{LMetric(), policies.Params{"batch": text("sample")}, 1},
 		{LMetric(), policies.Params{"batch": text("ledger")}, 1},
