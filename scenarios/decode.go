@@ -141,7 +141,7 @@ func (f *flattener) entry(g *setting, v *yaml.Node) {
 		g.text, g.tag = "[]", v.Tag
 		f.out = append(f.out, *g)
 	case v.Kind == yaml.SequenceNode && g.path == "faults":
-		f.report(g, "faults are not built yet; delete the key or write faults: []")
+		f.faults(g, v)
 	case v.Kind == yaml.SequenceNode:
 		f.report(g, "expected a value, found a list")
 	case d == isSection && v.Tag == "!!null": // a section whose keys are all commented out
@@ -154,6 +154,19 @@ func (f *flattener) entry(g *setting, v *yaml.Node) {
 		g.text, g.tag = v.Value, v.Tag
 		f.out = append(f.out, *g)
 	}
+}
+
+// faults takes the list of faults as one setting.
+func (f *flattener) faults(g *setting, v *yaml.Node) {
+	before := len(f.problems)
+	list := decodeFaults(v, func(at *yaml.Node, path, message string) {
+		f.report(&setting{path: path, line: at.Line, column: at.Column}, message)
+	})
+	if len(f.problems) > before {
+		list = nil
+	}
+	g.text, g.tag = formatFaults(list), v.Tag
+	f.out = append(f.out, *g)
 }
 
 func (f *flattener) report(g *setting, message string) {

@@ -53,8 +53,23 @@ func keyTables() string {
 			fmt.Fprintf(&b, "A plain value stands for `%s`.\n", d.short)
 		}
 		keyTable(&b, d.keys)
+		if d.keys[0].path == "faults" {
+			faultTables(&b)
+		}
 	}
 	return b.String()
+}
+
+func faultTables(b *strings.Builder) {
+	b.WriteString("\n| kind | what happens | keys beside kind and at_s |\n| --- | --- | --- |\n")
+	var keys []key
+	for _, k := range faultKinds {
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", k.name, k.doc, strings.Join(k.keys, ", "))
+	}
+	for _, f := range faultFields {
+		keys = append(keys, f.key)
+	}
+	keyTable(b, keys)
 }
 
 func keyTable(b *strings.Builder, keys []key) {

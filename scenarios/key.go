@@ -20,7 +20,7 @@ const (
 	boolKey
 	enumKey
 	textKey
-	emptyListKey // a list that must be empty
+	faultsKey // the list of faults, as text in its canonical form
 )
 
 func (k kind) String() string {
@@ -31,8 +31,8 @@ func (k kind) String() string {
 		return "number"
 	case boolKey:
 		return "true or false"
-	case emptyListKey:
-		return "empty list"
+	case faultsKey:
+		return "list of faults"
 	}
 	return "text"
 }
@@ -103,10 +103,8 @@ func (k *key) decode(text string) (value, string) {
 	case textKey:
 		return decodeText(text)
 	}
-	if text != "[]" {
-		return value{}, "expected an empty list"
-	}
-	return value{}, ""
+	_, canonical, message := decodeFaultsText(text)
+	return value{text: canonical}, message
 }
 
 func decodeText(text string) (value, string) {
@@ -185,8 +183,6 @@ func (k *key) format(v value) string {
 		return formatNumber(v.number)
 	case boolKey:
 		return strconv.FormatBool(v.boolean)
-	case emptyListKey:
-		return "[]"
 	}
 	return v.text
 }

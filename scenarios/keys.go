@@ -91,11 +91,19 @@ var declaration = []section{
 	{path: "cluster.engine", doc: "vLLM's options under vLLM's names.", keys: engineKeys},
 	{path: "signals", doc: "What a policy sees of the replicas, and how late.", keys: []key{
 		float("signals.scrape_s", func(s *Scenario) *float64 { return &s.Signals.ScrapeS }, "0.1", 1e-3, 1e4, "s",
-			"Interval of scraped metrics, so their greatest age."),
+			"Interval of scraped metrics."),
+		float("signals.scrape_delay_s", func(s *Scenario) *float64 { return &s.Signals.ScrapeDelayS }, "0", 0, 1e4, "s",
+			"From a scrape to when the policies see it."),
+		float("signals.scrape_jitter_s", func(s *Scenario) *float64 { return &s.Signals.ScrapeJitterS }, "0", 0, 1e4, "s",
+			"Most that is added to the delay, drawn for each replica and scrape. An older scrape that comes after a newer one is ignored."),
+		float("signals.scrape_loss", func(s *Scenario) *float64 { return &s.Signals.ScrapeLoss }, "0", 0, 1, "fraction",
+			"Probability that a scrape of a replica fails; the policies then keep what they know, whose age grows."),
 		float("signals.probe_ipc_s", func(s *Scenario) *float64 { return &s.Signals.ProbeIPCS }, "0.0005", 0, 1e3, "s",
 			"Time a probe takes besides waiting for the end of the engine step in progress."),
 		float("signals.kv_event_delay_s", func(s *Scenario) *float64 { return &s.Signals.KVEventDelayS }, "0", 0, 1e4, "s",
 			"Delay of KV events."),
+		enum("signals.probes", func(s *Scenario) *string { return &s.Signals.Probes }, "supported", []string{"supported", "unsupported"},
+			"unsupported: replicas answer probes with an error, as stock vLLM does; each policy says what it does then."),
 		float("signals.probe_timeout_s", func(s *Scenario) *float64 { return &s.Signals.ProbeTimeoutS }, "1", 1e-6, 1e4, "s",
 			"A probe without an answer for this long counts as unknown."),
 	}},
@@ -111,10 +119,7 @@ var declaration = []section{
 		optionalFloat("slo.tpot_s", func(s *Scenario) *float64 { return &s.SLO.TPOTS }, 1e-6, 1e6, "s",
 			"Bound on the mean time per output token after the first."),
 	}},
-	{doc: "Faults of replicas.", keys: []key{
-		{path: "faults", kind: emptyListKey, def: "[]", doc: "Not built yet: must be empty.",
-			store: func(*Scenario, value) {}, load: func(*Scenario) value { return value{} }},
-	}},
+	{doc: "What goes wrong in the cluster while it runs ([faults.md](faults.md)).", keys: []key{faultList()}},
 	{path: "output", doc: "What the results hold.", keys: []key{
 		float("output.interval_s", func(s *Scenario) *float64 { return &s.Output.IntervalS }, "1", 1e-3, 1e6, "s",
 			"Interval of the time series of replicas; it grows where a replica would have more than 5,000 samples."),
@@ -124,6 +129,8 @@ var declaration = []section{
 var clusterKeys = []key{
 	key{path: "cluster.replicas", kind: intKey, required: true, min: 1, max: 65536,
 		doc: "Engine instances."}.integer(func(s *Scenario) *int64 { return &s.Cluster.Replicas }),
+	integer("cluster.routers", func(s *Scenario) *int64 { return &s.Cluster.Routers }, "1", 1, 1024, "",
+		"Router instances side by side, each with a gate, a router and a ledger of its own. A session stays with the instance that the seed draws for it; each instance sees every scrape and KV event, but only its own turns."),
 	requiredText("cluster.model", func(s *Scenario) *string { return &s.Cluster.Model },
 		"Model card: a name of `sluice models` or a file."),
 	requiredText("cluster.gpu", func(s *Scenario) *string { return &s.Cluster.GPU },
@@ -280,5 +287,5 @@ func (k key) text(at func(*Scenario) *string) key {
 
 // isNotBuilt tells the keys that only accept emptiness.
 func (k *key) isNotBuilt() bool {
-	return k.kind == emptyListKey || strings.HasSuffix(k.path, ".gib")
+	return strings.HasSuffix(k.path, ".gib")
 }

@@ -127,7 +127,7 @@ func wrongTag(k *key, g *setting) string {
 		return ""
 	}
 	want := map[kind][]string{
-		intKey: {"!!int"}, floatKey: {"!!int", "!!float"}, boolKey: {"!!bool"}, emptyListKey: {"!!seq"},
+		intKey: {"!!int"}, floatKey: {"!!int", "!!float"}, boolKey: {"!!bool"}, faultsKey: {"!!seq"},
 		enumKey: {"!!str"}, textKey: {"!!str"},
 	}[k.kind]
 	switch {
@@ -204,6 +204,7 @@ func (r *resolver) unused() {
 // check is the conditions that hold between keys.
 func (r *resolver) check() {
 	s := r.out
+	r.checkFaults()
 	if i := strings.IndexFunc(s.Name, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-')
 	}); i >= 0 || strings.HasPrefix(s.Name, ".") || len(s.Name) > 64 {

@@ -33,6 +33,7 @@ type Scenario struct {
 	Signals  Signals
 	Policy   Policy
 	SLO      SLO
+	Faults   []Fault
 	Output   Output
 
 	file  string    // as given to Load or Parse; "" for a bundled scenario
@@ -82,6 +83,7 @@ type Clients struct {
 // Cluster is the modelled replicas.
 type Cluster struct {
 	Replicas       int64
+	Routers        int64  // router instances
 	Model          string // card name or file
 	GPU            string
 	TensorParallel int64
@@ -126,8 +128,12 @@ type Engine struct {
 // Signals is what a policy sees of the replicas, and how late.
 type Signals struct {
 	ScrapeS       float64
+	ScrapeDelayS  float64
+	ScrapeJitterS float64
+	ScrapeLoss    float64
 	ProbeIPCS     float64
 	KVEventDelayS float64
+	Probes        string // "supported" or "unsupported"
 	ProbeTimeoutS float64
 }
 

@@ -85,8 +85,8 @@ func keySchema(k *key) *jsonschema.Schema {
 		s.Type = "number"
 	case boolKey:
 		s.Type = "boolean"
-	case emptyListKey:
-		s.Type, s.MaxItems = "array", new(int)
+	case faultsKey:
+		s.Type, s.Items = "array", faultSchema()
 	default:
 		s.Type = "string"
 	}
@@ -130,6 +130,30 @@ func choiceSchema(d *section) *jsonschema.Schema {
 		for _, knob := range o.knobs {
 			k := knobKey(d.path, func(*Scenario) *Choice { return &Choice{Params: policies.Params{}} }, knob)
 			put(one, knob.Name, keySchema(&k))
+		}
+		out.AnyOf = append(out.AnyOf, one)
+	}
+	return out
+}
+
+// faultSchema is an entry of the faults: one of the kinds with its keys.
+func faultSchema() *jsonschema.Schema {
+	out := &jsonschema.Schema{}
+	for i := range faultKinds {
+		kind := &faultKinds[i]
+		one := object(kind.doc)
+		var constant any = kind.name
+		put(one, "kind", &jsonschema.Schema{Type: "string", Const: &constant, Description: kind.doc})
+		one.Required = []string{"kind"}
+		for _, f := range kind.fields() {
+			k := f.key
+			if kind.name == "replica_join" && k.path == "replica" {
+				k.required, k.optional = true, false
+			}
+			put(one, k.path, keySchema(&k))
+			if k.required {
+				one.Required = append(one.Required, k.path)
+			}
 		}
 		out.AnyOf = append(out.AnyOf, one)
 	}

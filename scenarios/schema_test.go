@@ -62,7 +62,9 @@ func TestSchemaAcceptsValidScenarios(t *testing.T) {
 func TestSchemaRefusesWhatTheDecoderRefuses(t *testing.T) {
 	schema := validator(t)
 	for _, extra := range []string{"nmae: x", "seed: -1", "seed: 1.5", "replay: clsed", "policy: {router: sticki}", "policy: {gate: {name: none, high_watermark: 0.5}}",
-		"signals: {scrape_s: fast}", "faults: [1]", "slo: {ttft_s: 0}", "clients: {retries: null}"} {
+		"signals: {scrape_s: fast}", "faults: [1]", "faults: [{kind: replica_dwon, at_s: 1}]", "faults: [{kind: replica_down}]",
+		"faults: [{kind: replica_join, at_s: 1}]", "faults: [{kind: slow_replica, at_s: 1}]", "faults: [{kind: scrape_stall, at_s: 1, share: 0.5}]",
+		"faults: [{kind: replica_down, at_s: -1}]", "slo: {ttft_s: 0}", "clients: {retries: null}"} {
 		text := small + extra + "\n"
 		if _, err := Parse("", []byte(text)); err == nil {
 			t.Errorf("the decoder accepts %s", extra)

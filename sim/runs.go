@@ -102,9 +102,10 @@ func (r *run) jump(i, m int32) {
 	x := &p.decoding
 	last, freeAt := p.endOf(m-1), p.lastScheduledTo(int64(m))
 	r.recordGaps(p, m)
-	gap := last - p.flight[0].start
+	// Steps of a run take longer one after the other, but those in flight may be from when the replica was slow.
+	gap := p.flight[0].end - p.flight[0].start
 	if m > 1 {
-		gap = last - p.endOf(m-2)
+		gap = max(gap, p.endOf(1)-p.endOf(0), last-p.endOf(m-2))
 	}
 	for _, s := range p.loop.RunningSlots() {
 		y := &r.attempts[p.owner[s]]

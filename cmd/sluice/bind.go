@@ -91,9 +91,12 @@ func bind(sc *scenarios.Scenario, w *workload) (*sim.Config, error) {
 			RetryDelayPS: rounded(sc.Clients.RetryDelayS * 1e12), CancelUpstream: sc.Clients.CancelUpstream,
 		},
 		Signals: sim.Signals{
-			ScrapePS: rounded(sc.Signals.ScrapeS * 1e12), ProbeIPCPS: rounded(sc.Signals.ProbeIPCS * 1e12),
+			ScrapePS: rounded(sc.Signals.ScrapeS * 1e12), ScrapeDelayPS: rounded(sc.Signals.ScrapeDelayS * 1e12),
+			ScrapeJitterPS: rounded(sc.Signals.ScrapeJitterS * 1e12), ScrapeLoss: sc.Signals.ScrapeLoss, NoProbes: sc.Signals.Probes == "unsupported",
+			ProbeIPCPS:     rounded(sc.Signals.ProbeIPCS * 1e12),
 			ProbeTimeoutPS: rounded(sc.Signals.ProbeTimeoutS * 1e12), KVEventDelayPS: rounded(sc.Signals.KVEventDelayS * 1e12),
 		},
+		Faults: faults(sc), Routers: int(sc.Cluster.Routers),
 		Replicas: int(sc.Cluster.Replicas), GPUsPerReplica: int(sc.Cluster.TensorParallel),
 		KVBlocks: blocks, Law: law, IntervalPS: rounded(sc.Output.IntervalS * 1e12), MaxSamples: 5000,
 		IdleLatency: sc.SLO != (scenarios.SLO{}),
@@ -278,4 +281,24 @@ func arrivals(sc *scenarios.Scenario) sim.Arrivals {
 func rounded(x float64) int64 {
 	v, _ := exact.RoundToInt64(x)
 	return v
+}
+
+func faults(sc *scenarios.Scenario) []sim.Fault {
+	kinds := map[string]sim.FaultKind{
+		"replica_down": sim.ReplicaDown, "replica_restart": sim.ReplicaRestart, "replica_join": sim.ReplicaJoin,
+		"replica_drain": sim.ReplicaDrain, "slow_replica": sim.SlowReplica, "error_burst": sim.ErrorBurst,
+		"scrape_stall": sim.ScrapeStall, "stale_counters": sim.StaleCounters, "lost_release": sim.LostRelease,
+		"client_disconnect": sim.ClientDisconnect,
+	}
+	releases := map[string]sim.ReleaseKind{"all": sim.AnyRelease, "cancelled": sim.CancelledRelease}
+	var out []sim.Fault
+	for i := range sc.Faults {
+		f := &sc.Faults[i]
+		out = append(out, sim.Fault{
+			Kind: kinds[f.Kind], AtPS: rounded(f.AtS * 1e12), ForPS: rounded(f.ForS * 1e12), Replica: int32(f.Replica),
+			DetectPS: rounded(f.DetectS * 1e12), Factor: f.Factor, Share: f.Share, Count: f.Count,
+			Releases: releases[f.Releases], AfterPS: rounded(f.AfterS * 1e12),
+		})
+	}
+	return out
 }
