@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sluice-sim/sluice/policies"
+	"github.com/sluice-sim/sluice/policies/catalog"
 	"github.com/sluice-sim/sluice/prefix"
 	"github.com/sluice-sim/sluice/results"
 	"github.com/sluice-sim/sluice/traces"
@@ -265,4 +266,33 @@ func stalenessOf(out *rows, replicas int) staleness {
 	}
 	s.spread /= float64(max(moments, 1))
 	return s
+}
+
+// TestEveryRouterServesTheSameTurns runs every router of the catalog on one cluster and one workload, with all invariants
+// checked: each finishes every turn, in the same tokens, and finds no more than an infinite cache would.
+func TestEveryRouterServesTheSameTurns(t *testing.T) {
+	tr := generated(t, "bailian-agentic", map[string]float64{"sessions": 60, "output_cap": 2000})
+	turns, prompt := int64(0), int64(0)
+	for i := range tr.Sessions {
+		for j := range tr.Sessions[i].Turns {
+			turns, prompt = turns+1, prompt+int64(tr.Sessions[i].Turns[j].Prompt.Tokens)
+		}
+	}
+	for _, d := range catalog.Routers() {
+		c := world(t, tr, "none", d.Name)
+		c.Replicas, c.Arrivals, c.KVBlocks = 4, Arrivals{Process: Poisson, RatePerS: 2}, 1<<14
+		out, totals := simulate(t, c)
+		got, hit, ceiling := int64(0), int64(0), int64(0)
+		finished := int64(0)
+		for _, x := range out.turns {
+			if x.Final && x.Outcome == results.Finished {
+				finished++
+			}
+			got, hit, ceiling = got+int64(x.PromptTokens), hit+int64(x.HitGPU), ceiling+int64(x.CeilingTokens)
+		}
+		t.Logf("%-20s hits %.3f of prompt tokens, ceiling %.3f, makespan %.1f s", d.Name, float64(hit)/float64(got), float64(ceiling)/float64(got), float64(totals.EndPS)/1e12)
+		if finished != turns || got != prompt || hit > ceiling {
+			t.Errorf("%s: %d of %d turns finished, %d of %d prompt tokens, hits %d of at most %d", d.Name, finished, turns, got, prompt, hit, ceiling)
+		}
+	}
 }
