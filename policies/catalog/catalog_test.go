@@ -83,7 +83,7 @@ func TestErrors(t *testing.T) {
 		{gate("session", policies.Params{"idle_grace_s": num(math.NaN())}), `session: idle_grace_s is NaN, must be from 0 to 1e+06 s`},
 		{gate("max-sessions", policies.Params{"max_sessions": num(0)}), `max-sessions: max_sessions is 0, must be from 1 to 1e+06 sessions`},
 		{gate("max-sessions", policies.Params{"max_sessions": num(1.5)}), `max-sessions: max_sessions is 1.5, must be a whole number`},
-		{router("bailian", policies.Params{"zz": num(1), "yyyy": num(1)}), `bailian: no knob "yyyy"; there are a, b, top_k, batch`},
+		{router("bailian", policies.Params{"zz": num(1), "yyyy": num(1)}), `bailian: no knob "yyyy"; there are form, lambda, a, b, top_k, batch`},
 	} {
 		if c.err == nil || c.err.Error() != c.want {
 			t.Errorf("got  %v\nwant %s", c.err, c.want)

@@ -140,6 +140,8 @@ func (m *plainSMetric) route(now policies.Time, v *policies.View, t *policies.Tu
 			return float64((queued + int64(max(1, t.Prompt.Tokens-hit))) * plainBatch(m.source, v, r))
 		case spillLMetricAttention:
 			return work * float64(plainBatch(m.source, v, r))
+		case spillDynamo:
+			return float64(v.QueuedTokens(r) + int64(t.Prompt.Tokens-hits[r]) + v.DecodeTokens(r))
 		case spillPrefillWorkAttention:
 			return work
 		}

@@ -204,6 +204,35 @@ func TestGoldenBailian(t *testing.T) {
 	}
 }
 
+func TestBailianLinear(t *testing.T) {
+	for _, c := range []struct {
+		lambda float64
+		sums   [4]float64 // hit ratios .05, .75, .95, 0; batches 3, 5, 9, 0 of 9
+		winner policies.ReplicaID
+	}{
+		{.7, [4]float64{.765, .3417, .335, .7}, 2},
+		{.55, [4]float64{.6725, .3875, .4775, .55}, 1},
+		{0, [4]float64{.3333, .5556, 1, 0}, 3},
+		{1, [4]float64{.95, .25, .05, 1}, 2},
+	} {
+		w, u := golden(t, nil)
+		r := build(Bailian(), policies.Params{"form": text("linear"), "lambda": number(c.lambda)}, policies.Capability{})
+		for i, s := range r.(policies.Scored).Scores(w.now, w.view(), u, nil) {
+			if math.Abs(s.Score-c.sums[i]) > .0001 {
+				t.Errorf("lambda %v: sum of %d is %.4f, want %.4f", c.lambda, i, s.Score, c.sums[i])
+			}
+		}
+		p := w.peek(r, u)
+		if to, why := r.Route(w.now, w.view(), u); to != c.winner || p != to || why != policies.BestScore {
+			t.Errorf("lambda %v: %d (%v, peek %d), want %d", c.lambda, to, why, p, c.winner)
+		}
+	}
+	w := newWorld(t, 3, nil) // all equal: the lowest
+	if got := w.peek(build(Bailian(), policies.Params{"form": text("linear")}, policies.Capability{}), &policies.Turn{Prompt: prefix.Prefix{Tokens: 9}}); got != 0 {
+		t.Errorf("all equal: went to %d", got)
+	}
+}
+
 func TestGoldenVLLMDP(t *testing.T) {
 	for i, want := range []int64{3, 8, 21, 0} {
 		if got := rankScore(goldenW[i], goldenR[i]); got != want {
@@ -269,6 +298,7 @@ func TestGoldenSMetric(t *testing.T) {
 		{"work", SMetric(), policies.Params{"drain_per_s": number(2300)}, 1, policies.Spilled},
 		{"expected hit not reached", SMetric(), policies.Params{"drain_per_s": number(1e6), "hit": number(.96), "expected_hit": text("prompt")}, 1, policies.HomeLost},
 		{"attention", SMetric(), policies.Params{"drain_per_s": number(2300), "attention_doubling_tokens": number(6923)}, 2, policies.Spilled},
+		{"dynamo spill", SMetricFigure(), policies.Params{"spill": text("dynamo")}, 3, policies.Spilled}, // 40000 against 41200
 		{"lmetric spill", SMetricFigure(), policies.Params{"spill": text("lmetric")}, 3, policies.Spilled},
 		{"lmetric attention spill", SMetricFigure(), policies.Params{"spill": text("lmetric_attention"), "attention_doubling_tokens": number(6923)}, 3, policies.Spilled},
 	} {

@@ -91,10 +91,10 @@ func (m *smetric) Scores(now policies.Time, v *policies.View, t *policies.Turn, 
 }
 
 // ScoreTerms implements policies.Scored.
-func (*bailian) ScoreTerms() ([]string, bool) { return []string{"hit_tokens", "requests"}, false }
+func (m *bailian) ScoreTerms() ([]string, bool) { return []string{"hit_tokens", "requests"}, m.linear }
 
-// Scores implements policies.Scored. The score is the exponent: weights are its powers of two, and one of the heaviest is
-// drawn.
+// Scores implements policies.Scored. The score is the sum of form linear, or else the exponent: weights are its powers of
+// two, and one of the heaviest is drawn.
 func (m *bailian) Scores(_ policies.Time, v *policies.View, t *policies.Turn, dst []policies.ReplicaScore) []policies.ReplicaScore {
 	m.hits = hitsOf(v, t, m.hits)
 	up := v.Up()
@@ -107,6 +107,9 @@ func (m *bailian) Scores(_ policies.Time, v *policies.View, t *policies.Turn, ds
 		b := m.batch.of(v, r)
 		below := float64(sum-int64(len(up))*b) / float64(int64(len(up))*largest)
 		s := policies.ReplicaScore{Replica: r, Score: bailianExponent(m.a, m.b, m.hits[r], t.Prompt.Tokens, below)}
+		if m.linear {
+			s.Score = bailianSum(m.lambda, m.hits[r], t.Prompt.Tokens, b, largest)
+		}
 		s.Terms[0], s.Terms[1] = float64(m.hits[r]), float64(b)
 		dst = append(dst, s)
 	}

@@ -43,11 +43,12 @@ const (
 	spillLMetric
 	spillLMetricAttention
 	spillPrefillWorkAttention
+	spillDynamo
 )
 
 var (
 	gateNames  = []string{"overload", "budget", "budget_attention"}
-	spillNames = []string{"load", "lmetric", "lmetric_attention", "prefill_work_attention"}
+	spillNames = []string{"load", "lmetric", "lmetric_attention", "prefill_work_attention", "dynamo"}
 )
 
 func smetricDeclaration(name, doc string, gate smetricGate, spill smetricSpill) policies.Declaration {
@@ -251,7 +252,7 @@ func (m *smetric) place(v *policies.View, r policies.ReplicaID) policies.Place {
 		p.A = m.batch.of(v, r)
 	}
 	switch m.spill {
-	case spillLoad:
+	case spillLoad, spillDynamo:
 		p.Key = smetricLoad(v, r)
 	case spillLMetric:
 		p.Key = v.QueuedTokens(r)
@@ -271,6 +272,8 @@ func (m *smetric) spillScore(t *policies.Turn, g policies.Group, key int64) floa
 		return float64(m.workOf(t, g, key) * float64(g.A))
 	case spillPrefillWorkAttention:
 		return m.workOf(t, g, key)
+	case spillDynamo: // its cost at the default knobs, in tokens
+		return float64(key + int64(t.Prompt.Tokens-g.Hit))
 	}
 	return float64(key)
 }
