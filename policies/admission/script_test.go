@@ -25,7 +25,7 @@ const probeTime = policies.Time(time.Millisecond)
 //	do                               one line for each act; the output is the commands, with their times in seconds
 //
 // Acts: arrive A thread=T [session=S] [tokens=N] [class=C], finish A [output=N], fail A, gone A, close T (the thread has
-// finished), end S (the session has), down R, up R, usage R U|unknown, hit T RATIO|unknown,
+// finished), end S (the session has), down R, up R, restart R, usage R U|unknown, hit T RATIO|unknown,
 // sample R [usage=U] [waiting=N] [query=N hit=N] (a scrape taken now), wait DURATION. Without session= the session is the
 // thread; a prompt has 1000 tokens, an output 10, unless said. Acts on one line, parted by ";", happen at one moment.
 type script struct {
@@ -150,8 +150,8 @@ func (s *script) do(t *testing.T, line string) {
 				f.OutputTokens = int32(arg(2))
 			}
 			facts = append(facts, f)
-		case "up", "down":
-			kind := map[string]policies.FactKind{"up": policies.ReplicaUp, "down": policies.ReplicaDown}[words[0]]
+		case "up", "down", "restart":
+			kind := map[string]policies.FactKind{"up": policies.ReplicaUp, "down": policies.ReplicaDown, "restart": policies.ReplicaRestarted}[words[0]]
 			facts = append(facts, policies.Fact{Kind: kind, Replica: policies.ReplicaID(arg(1))})
 		case "sample":
 			facts = append(facts, policies.Fact{Kind: policies.MetricsSampled, Replica: policies.ReplicaID(arg(1)), Sample: parseSample(t, s.now, words[2:])})

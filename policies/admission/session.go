@@ -170,6 +170,8 @@ func (g *session) Observe(now policies.Time, v *policies.View, f *policies.Fact)
 		g.of(f.Thread)
 		g.waited[f.Thread] = false
 		g.line.leave(f.Thread, f.Attempt)
+	case policies.ReplicaDown, policies.ReplicaRestarted:
+		g.idle.lose(f.Replica)
 	case policies.Woke:
 		g.purge(now, v)
 	}

@@ -13,7 +13,8 @@ import "github.com/sluice-sim/sluice/policies"
 //	          turn of every thread that is idle: it finished a turn at most the idle grace ago, was not admitted since and
 //	          has not ended. Whether it owns a window does not matter: without pressure nobody owns one, and the pressure
 //	          would never begin. The turn's own thread does not count. Usage max adds the largest reserved share of a
-//	          replica to the largest usage, an upper bound. A replica of unknown capacity adds nothing.
+//	          replica to the largest usage, an upper bound. A replica of unknown capacity adds nothing;
+//	          one that went down or restarted holds nothing.
 //	expected  The hit is measured against the tokens that the thread's last finished turn left behind, if they are fewer
 //	          than the prompt's, so that a large tool result does not make a resident session look cold. A thread without
 //	          a finished turn is judged as without the repair.
@@ -143,6 +144,18 @@ func (d *demand) remove(t policies.ThreadID) {
 	}
 	d.reserved[d.threads[t].replica] -= int64(d.threads[t].tokens)
 	d.threads[t] = idleThread{}
+}
+
+// lose forgets what was on r, which holds nothing any more.
+func (d *demand) lose(r policies.ReplicaID) {
+	if d == nil {
+		return
+	}
+	for t := range d.threads {
+		if d.threads[t].replica == r {
+			d.remove(policies.ThreadID(t))
+		}
+	}
 }
 
 // expire removes one thread whose grace has ended; ok is false if there is none.
