@@ -3,7 +3,6 @@ package decisionlog
 import (
 	"errors"
 	"strconv"
-	"strings"
 
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/policies/catalog"
@@ -19,8 +18,11 @@ func (h *Header) With(settings []string) (Header, error) {
 	type knob struct{ kind, name, value string }
 	var knobs []knob
 	for _, s := range settings {
-		key, value, ok := strings.Cut(s, "=")
-		kind, name, dotted := strings.Cut(strings.TrimPrefix(key, "policy."), ".")
+		key, value, ok := cut(s, '=')
+		kind, name, dotted := cut(key, '.')
+		if kind == "policy" {
+			kind, name, dotted = cut(name, '.')
+		}
 		if !ok || kind != "gate" && kind != "router" || dotted && name == "" || value == "" {
 			return out, errors.New(strconv.Quote(s) + ": expected gate=NAME, router=NAME, gate.KNOB=VALUE or router.KNOB=VALUE")
 		}
@@ -55,6 +57,16 @@ func (h *Header) With(settings []string) (Header, error) {
 	}
 	out.Gate, out.Router = Resolved(g, gate), Resolved(r, router)
 	return out, nil
+}
+
+// cut splits s at the first sep; ok is false if there is none. (Package strings brings in what the core must not reach.)
+func cut(s string, sep byte) (before, after string, ok bool) {
+	for i := range len(s) {
+		if s[i] == sep {
+			return s[:i], s[i+1:], true
+		}
+	}
+	return s, "", false
 }
 
 // chosen is the declaration called name, or that of the log with its knobs written into p if name is empty or the same.

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/prefix"
@@ -455,8 +454,14 @@ func (c *Comparison) Notes() []string {
 		notes = append(notes, "A turn that is held until the next one of its thread arrives, which the log's clients sent earlier than they would have, is superseded.")
 	}
 	if c.Missing != 0 {
-		notes = append(notes, "The log has no "+strings.Join(c.Missing.Names(), ", ")+", which "+c.Would.Gate+" and "+c.Would.Router+
-			" would use; they decide as they do when that is missing.")
+		text := "The log has no "
+		for i, name := range c.Missing.Names() {
+			if i > 0 {
+				text += ", "
+			}
+			text += name
+		}
+		notes = append(notes, text+", which "+c.Would.Gate+" and "+c.Would.Router+" would use; they decide as they do when that is missing.")
 	}
 	if n := c.Guessed + c.Unanswered; n > 0 {
 		notes = append(notes, strconv.FormatInt(n, 10)+" probes are not in the log: "+strconv.FormatInt(c.Guessed, 10)+
