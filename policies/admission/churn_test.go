@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -56,6 +57,34 @@ func (l *churn) turn() {
 	l.step()
 }
 
+// gateChurn is the loop with a gate whose limits two turns reach.
+func gateChurn(t testing.TB, replicas int, gate string, texts map[string]string) *churn {
+	knobs := map[string]float64{}
+	switch gate {
+	case "llm-d-saturation":
+		knobs["stale_s"], knobs["max_requests"] = 5, 2
+	case "max-requests", "max-sessions":
+		knobs[strings.ReplaceAll(gate, "-", "_")] = 2
+	case "aimd-kv":
+		knobs["initial_requests"], knobs["max_requests"] = 2, 2
+	}
+	return &churn{c: newBench(t, replicas, 700, gate, knobs, texts).c}
+}
+
+func BenchmarkGates(b *testing.B) {
+	for _, d := range catalog.Gates() {
+		for _, replicas := range []int{8, 64, 512} {
+			b.Run(fmt.Sprintf("%s/%d", d.Name, replicas), func(b *testing.B) {
+				l := gateChurn(b, replicas, d.Name, nil)
+				b.ReportAllocs()
+				for b.Loop() {
+					l.turn()
+				}
+			})
+		}
+	}
+}
+
 // In steady state no gate allocates, whether turns go at once or wait, are superseded or refused.
 func TestGatesDoNotAllocate(t *testing.T) {
 	for _, d := range catalog.Gates() {
@@ -67,16 +96,7 @@ func TestGatesDoNotAllocate(t *testing.T) {
 			texts = []map[string]string{{"fairness": "program-aware"}, {"detector": "concurrency"}}
 		}
 		for _, x := range texts {
-			knobs := map[string]float64{}
-			switch d.Name {
-			case "llm-d-saturation":
-				knobs["stale_s"], knobs["max_requests"] = 5, 2
-			case "max-requests", "max-sessions":
-				knobs[strings.ReplaceAll(d.Name, "-", "_")] = 2
-			case "aimd-kv":
-				knobs["initial_requests"], knobs["max_requests"] = 2, 2
-			}
-			l := &churn{c: newBench(t, 1, 700, d.Name, knobs, x).c}
+			l := gateChurn(t, 1, d.Name, x)
 			for range 4000 {
 				l.turn()
 			}

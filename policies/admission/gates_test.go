@@ -9,12 +9,9 @@ import (
 )
 
 // bench is a Controller with replicas that are up, for tables.
-type bench struct {
-	t *testing.T
-	c *policies.Controller
-}
+type bench struct{ c *policies.Controller }
 
-func newBench(t *testing.T, replicas int, kv int64, gate string, knobs map[string]float64, texts map[string]string) *bench {
+func newBench(t testing.TB, replicas int, kv int64, gate string, knobs map[string]float64, texts map[string]string) *bench {
 	t.Helper()
 	p := policies.Params{}
 	for k, x := range knobs {
@@ -39,7 +36,7 @@ func newBench(t *testing.T, replicas int, kv int64, gate string, knobs map[strin
 		capabilities[i].KVTokens = kv
 		up = append(up, policies.Fact{Kind: policies.ReplicaUp, Replica: policies.ReplicaID(i)})
 	}
-	b := &bench{t, policies.NewController(policies.ControllerConfig{Tree: tree, Replicas: replicas, Capabilities: capabilities, Gate: g, Router: r})}
+	b := &bench{policies.NewController(policies.ControllerConfig{Tree: tree, Replicas: replicas, Capabilities: capabilities, Gate: g, Router: r})}
 	b.c.Step(0, up, nil)
 	return b
 }
