@@ -223,3 +223,27 @@ func TestStoryErrors(t *testing.T) {
 		t.Errorf("a log of another run: %s", all)
 	}
 }
+
+// Every reason is explained.
+func TestReasonsHaveAMeaning(t *testing.T) {
+	for r := policies.NoReason + 1; r.String() != "invalid"; r++ {
+		if meaning[r] == "" {
+			t.Errorf("reason %s has no meaning in words", r)
+		}
+	}
+}
+
+// A scored router lists the best replicas and the chosen one, best first, and says how many it leaves out.
+func TestManyReplicas(t *testing.T) {
+	var all []policies.ReplicaScore
+	for r := range policies.ReplicaID(40) {
+		all = append(all, policies.ReplicaScore{Replica: r, Score: float64(r % 7)})
+	}
+	list := nearestScores(all, 39, true)
+	if len(list) != mostScores+1 || list[0].Replica != 0 || list[1].Replica != 7 || list[mostScores].Replica != 39 {
+		t.Errorf("%v", list)
+	}
+	if list = nearestScores(all, 6, false); len(list) != mostScores || list[0].Replica != 6 || list[1].Replica != 13 {
+		t.Errorf("%v", list)
+	}
+}

@@ -54,7 +54,7 @@ func followBlocks(lines decisionlog.Lines, tree *prefix.Tree, p prefix.Prefix, u
 		}
 		for i := range s.Facts {
 			f := &s.Facts[i]
-			if x == nil && (f.Kind == policies.BlocksStored || f.Kind == policies.BlocksEvicted) {
+			if x == nil && (f.Kind == policies.BlocksStored || f.Kind == policies.BlocksEvicted) && f.BlockTokens > 0 {
 				x = &residency{blockTokens: f.BlockTokens, blocks: p.Tokens / f.BlockTokens, on: make([]copies, len(d.Header.Capabilities))}
 				x.path = tree.Segments(p, f.BlockTokens, nil)
 			}
