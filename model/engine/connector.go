@@ -27,13 +27,12 @@ type Job struct {
 	Load   bool // from CPU to GPU
 	Slot   Slot
 	Epoch  uint32
-	Chunks []int32 // chunks of the request, by position
-	CPU    []int32 // where they lie in the CPU tier
+	Chunks []prefix.Segment // runs of chunks of the request, by position
+	CPU    []int32          // where they lie in the CPU tier, if that has places
 	// Blocks is how many GPU blocks move. Those of a load are the ones from First on in the request's table; those of a
 	// store are all blocks of Chunks.
 	First, Blocks int32
 
-	keys   []kv.ChunkKey
 	stale  bool      // the CPU tier was reset after it was decided
 	flush  bool      // it was asked for to be finished
 	orphan bool      // the request that loads has been aborted
@@ -65,8 +64,9 @@ type Refusal struct {
 // and the loop goes on with empty steps; vLLM lets about 1 ms pass in each, and a driver may let one last until the next
 // job is done, since an empty step changes nothing except through lookups of waiting requests.
 type Offload struct {
-	cfg  OffloadConfig
-	tier *kv.CPUTier
+	cfg    OffloadConfig
+	tier   kv.CPUTier
+	places *kv.ReferenceCPUTier // tier, if chunks have places
 
 	ledger
 	jobs    []Job // records
@@ -77,16 +77,15 @@ type Offload struct {
 
 	ended []endedRequest // since the last schedule call
 
-	keys  []kv.ChunkKey // scratch
-	tags  []int64
-	which []int32
+	path []prefix.Segment // scratch
+	tags []int64
 
 	// What the last Schedule did. Valid until the next call.
 	Loads   []Job
 	Stores  []Job
 	Flush   []JobID
 	Refused []Refusal
-	Evicted []int32 // places in the CPU tier
+	Evicted []int32 // places in the CPU tier, if it has them
 
 	reported []JobID // until the next update
 
@@ -109,7 +108,8 @@ type endedRequest struct {
 	table kv.Handle
 	from  int32 // chunks to store
 	to    int32
-	keys  []kv.ChunkKey // of all its chunks
+	path  []prefix.Segment // in chunks
+	n     int32            // chunks that it has
 }
 
 // Connect puts a CPU tier behind an engine that has not had a request yet.
@@ -118,6 +118,9 @@ func (e *Engine) Connect(cfg OffloadConfig) *Offload {
 		panic(fmt.Sprintf("engine: a CPU tier of %d chunks of %d blocks cannot be put behind this engine", cfg.Chunks, cfg.BlocksPerChunk))
 	}
 	o := &Offload{cfg: cfg, tier: kv.NewCPUTier(cfg.CPUConfig)}
+	if cfg.Places {
+		o.places = o.tier.(*kv.ReferenceCPUTier)
+	}
 	e.offload, e.tier, e.ledger = o, o, &o.ledger
 	return o
 }
@@ -126,7 +129,7 @@ func (e *Engine) Connect(cfg OffloadConfig) *Offload {
 func (e *Engine) Offload() *Offload { return e.offload }
 
 // Tier is the CPU tier.
-func (o *Offload) Tier() *kv.CPUTier { return o.tier }
+func (o *Offload) Tier() kv.CPUTier { return o.tier }
 
 // Resident is the number of blocks of which the CPU tier has a complete copy.
 func (o *Offload) Resident() int64 {
@@ -159,6 +162,7 @@ func (o *Offload) asynchronous() bool { return !o.cfg.InStep }
 func (o *Offload) begin(e *Engine) {
 	o.Loads, o.Stores, o.Flush = o.Loads[:0], o.Stores[:0], o.Flush[:0]
 	o.Refused, o.Evicted = o.Refused[:0], o.Evicted[:0]
+	o.tier.ClearEvicted()
 	e.pool.ClearTaken()
 }
 
@@ -173,7 +177,7 @@ func (o *Offload) newJob() *Job {
 		i = int32(len(o.jobs) - 1)
 	}
 	j := &o.jobs[i]
-	*j = Job{ID: o.next, table: noTable, Chunks: j.Chunks[:0], CPU: j.CPU[:0], keys: j.keys[:0]}
+	*j = Job{ID: o.next, table: noTable, Chunks: j.Chunks[:0], CPU: j.CPU[:0]}
 	o.next++
 	o.live = append(o.live, i)
 	return j
@@ -196,18 +200,19 @@ func (o *Offload) job(id JobID) int {
 	return -1
 }
 
-// chunkKeys appends the keys of chunks from (inclusive) to (exclusive) of a path.
-func (o *Offload) chunkKeys(path []prefix.Segment, from, to int32, dst []kv.ChunkKey) []kv.ChunkKey {
+// inChunks is a path in chunks, which belong to the streams that own their last blocks. Valid until the next call.
+func (o *Offload) inChunks(path []prefix.Segment) []prefix.Segment {
 	b := o.cfg.BlocksPerChunk
-	s := 0
-	for c := from; c < to; c++ {
-		last := (c+1)*b - 1
-		for path[s].Hi <= last {
-			s++
-		}
-		dst = append(dst, kv.Chunk(path[s].Stream, c))
+	if b == 1 {
+		return path
 	}
-	return dst
+	o.path = o.path[:0]
+	for _, s := range path {
+		if s.Lo/b < s.Hi/b {
+			o.path = append(o.path, prefix.Segment{Stream: s.Stream, Lo: s.Lo / b, Hi: s.Hi / b})
+		}
+	}
+	return o.path
 }
 
 // lookup asks the CPU tier for what follows gpu tokens of a waiting request.
@@ -218,9 +223,9 @@ func (o *Offload) lookup(e *Engine, s Slot, gpu int32) Lookup {
 	if o.side[s].jobs > 0 {
 		l.Retry = true
 	} else {
-		o.keys = o.chunkKeys(r.Path, 0, o.chunks(e, r), o.keys[:0])
-		l.CPU, l.Retry = o.match(o.keys, gpu, size)
-		o.tier.Touch(o.keys)
+		path, n := o.inChunks(r.Path), o.chunks(e, r)
+		l.CPU, l.Retry = o.match(path, n, gpu, size)
+		o.tier.Touch(path, n)
 	}
 	if l.Retry {
 		o.Counts.LookupsToBeRetried++
@@ -228,26 +233,17 @@ func (o *Offload) lookup(e *Engine, s Slot, gpu int32) Lookup {
 	return l
 }
 
-// match is how many tokens behind gpu tokens can be loaded of chunks of size tokens.
-func (o *Offload) match(keys []kv.ChunkKey, gpu, size int32) (tokens int32, retry bool) {
-	n := int32(len(keys))
+// match is how many tokens behind gpu tokens can be loaded of the first n chunks of a path, of size tokens each.
+func (o *Offload) match(path []prefix.Segment, n, gpu, size int32) (tokens int32, retry bool) {
 	if n*size-gpu < size {
 		return 0, false
 	}
 	first := gpu / size
-	at, arrives, pinned := first, false, false
-	for ; at < n; at++ {
-		p := o.tier.Lookup(keys[at])
-		if p == kv.Absent {
-			break
-		}
-		arrives = arrives || p == kv.Arrives
-		pinned = pinned || p == kv.Pinned
-	}
+	end, arrives, pinned := o.tier.Match(path, first, n)
 	if arrives {
 		return 0, true
 	}
-	if tokens = at*size - gpu; at == first || tokens < size {
+	if tokens = end*size - gpu; end == first || tokens < size {
 		return 0, false
 	}
 	if pinned {
@@ -266,16 +262,21 @@ func (o *Offload) load(e *Engine, s Slot, l Lookup) {
 	j.Load, j.Slot, j.Epoch = true, s, r.epoch
 	j.First = l.GPU / b
 	j.Blocks = blocksFor(l.GPU+l.CPU, b) - j.First
-	for c := from; c < to; c++ {
-		j.Chunks = append(j.Chunks, c)
+	path := o.inChunks(r.Path)
+	for _, x := range path {
+		if lo, hi := max(x.Lo, from), min(x.Hi, to); lo < hi {
+			j.Chunks = append(j.Chunks, prefix.Segment{Stream: x.Stream, Lo: lo, Hi: hi})
+		}
 	}
-	j.keys = o.chunkKeys(r.Path, from, to, j.keys)
-	j.CPU = o.tier.PrepareLoad(j.keys, j.CPU)
+	o.tier.PrepareLoad(path, from, to)
+	if o.places != nil {
+		j.CPU = append(j.CPU, o.places.Places...)
+	}
 	x := &o.side[s]
 	x.next = to
 	x.jobs++
 	o.Loads = append(o.Loads, *j)
 	o.Counts.LoadJobs++
-	o.Counts.LoadedChunks += int64(len(j.keys))
+	o.Counts.LoadedChunks += int64(to - from)
 	o.Counts.LoadedBlocks += int64(j.Blocks)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/sluice-sim/sluice/model/kv"
+	"github.com/sluice-sim/sluice/prefix"
 )
 
 // decide decides the stores of a step that has been scheduled, and which jobs must be done before it runs.
@@ -12,8 +13,7 @@ func (o *Offload) decide(e *Engine, st *Step) {
 		s := st.Entries[i].Slot
 		r, x := &e.requests[s], &o.side[s]
 		if to := o.storable(e, r, r.computed); to > x.next {
-			o.keys = o.chunkKeys(r.Path, 0, o.chunks(e, r), o.keys[:0])
-			j, ok := o.storeChunks(s, r.epoch, o.keys, x.next, to)
+			j, ok := o.storeChunks(s, r.epoch, o.inChunks(r.Path), o.chunks(e, r), x.next, to)
 			if ok {
 				x.next = to
 			}
@@ -25,16 +25,19 @@ func (o *Offload) decide(e *Engine, st *Step) {
 	}
 	for i := range o.ended {
 		x := &o.ended[i]
-		j, _ := o.storeChunks(x.slot, x.epoch, x.keys, x.from, x.to)
+		j, _ := o.storeChunks(x.slot, x.epoch, x.path, x.n, x.from, x.to)
 		if j != nil {
 			j.table = x.table
 		}
 		o.settleGuard(e, int64(-1-i), j)
 	}
 	o.ended = o.ended[:0]
-	o.Evicted = append(o.Evicted, o.tier.Evicted...)
-	o.tier.Evicted, o.tier.EvictedKeys = o.tier.Evicted[:0], o.tier.EvictedKeys[:0]
-	o.Counts.EvictedChunks += int64(len(o.Evicted))
+	for _, r := range o.tier.Evicted() {
+		o.Counts.EvictedChunks += int64(r.Hi - r.Lo)
+	}
+	if o.places != nil {
+		o.Evicted = append(o.Evicted, o.places.EvictedPlaces...)
+	}
 	o.flush(e)
 }
 
@@ -52,31 +55,33 @@ func (o *Offload) chunks(e *Engine, r *request) int32 {
 	return r.tokens / (o.cfg.BlocksPerChunk * e.cfg.BlockTokens)
 }
 
-// storeChunks decides the store of chunks from (inclusive) to (exclusive) of a request; keys names all that it has, and
-// a store counts as a use of all of them. It returns the job, nil if nothing is to be stored, and false if the CPU tier
-// has no room.
-func (o *Offload) storeChunks(s Slot, epoch uint32, keys []kv.ChunkKey, from, to int32) (*Job, bool) {
+// storeChunks decides the store of chunks from (inclusive) to (exclusive) of a request; a store counts as a use of all n
+// chunks that it has. It returns the job, nil if nothing is to be stored, and false if the CPU tier has no room.
+func (o *Offload) storeChunks(s Slot, epoch uint32, path []prefix.Segment, n, from, to int32) (*Job, bool) {
 	j := o.newJob()
 	var ok bool
-	o.which, j.CPU, ok = o.tier.PrepareStore(keys[from:to], o.which[:0], j.CPU)
+	j.Chunks, ok = o.tier.PrepareStore(path, from, to, j.Chunks)
 	if !ok {
 		o.Refused = append(o.Refused, Refusal{s, epoch, to - from})
 		o.Counts.RefusedStores++
 	}
-	if len(o.which) == 0 {
+	if len(j.Chunks) == 0 {
 		o.withdraw()
 		return nil, ok
 	}
-	for _, n := range o.which {
-		j.Chunks = append(j.Chunks, from+n)
-		j.keys = append(j.keys, keys[from+n])
+	if o.places != nil {
+		j.CPU = append(j.CPU, o.places.Places...)
 	}
-	o.tier.Touch(keys)
+	stored := int32(0)
+	for _, x := range j.Chunks {
+		stored += x.Hi - x.Lo
+	}
+	o.tier.Touch(path, n)
 	j.Slot, j.Epoch = s, epoch
-	j.Blocks = int32(len(j.Chunks)) * o.cfg.BlocksPerChunk
+	j.Blocks = stored * o.cfg.BlocksPerChunk
 	o.Stores = append(o.Stores, *j)
 	o.Counts.StoreJobs++
-	o.Counts.StoredChunks += int64(len(j.Chunks))
+	o.Counts.StoredChunks += int64(stored)
 	o.Counts.StoredBlocks += int64(j.Blocks)
 	return j, true
 }
@@ -96,7 +101,7 @@ func (o *Offload) end(e *Engine, s Slot) {
 		o.ended = append(o.ended, endedRequest{})
 	}
 	x := &o.ended[n]
-	*x = endedRequest{slot: s, epoch: r.epoch, table: r.table, from: from, to: to, keys: o.chunkKeys(r.Path, 0, o.chunks(e, r), x.keys[:0])}
+	*x = endedRequest{slot: s, epoch: r.epoch, table: r.table, from: from, to: to, n: o.chunks(e, r), path: append(x.path[:0], o.inChunks(r.Path)...)}
 }
 
 // settleGuard passes the guard of an ended request's chunks to the job that stores them, or drops it if there is none.
@@ -168,8 +173,8 @@ func (o *Offload) giveBack(e *Engine, table kv.Handle) {
 		if j.flush {
 			continue
 		}
-		for _, c := range j.Chunks {
-			e.pool.Guard(table, c*b, (c+1)*b, int64(j.ID))
+		for _, x := range j.Chunks {
+			e.pool.Guard(table, x.Lo*b, x.Hi*b, int64(j.ID))
 		}
 		j.guards = true
 	}
@@ -200,9 +205,9 @@ func (o *Offload) settle(e *Engine) {
 		switch {
 		case j.stale:
 		case j.Load:
-			o.tier.CompleteLoad(j.keys)
+			o.tier.CompleteLoad(j.Chunks)
 		default:
-			o.tier.CompleteStore(j.keys, true)
+			o.tier.CompleteStore(j.Chunks)
 		}
 		switch {
 		case j.orphan:

@@ -34,10 +34,10 @@ func (x *tiered) turn() string {
 	if st != nil {
 		for _, j := range slices.Concat(o.Loads, o.Stores) {
 			x.pending, x.age = append(x.pending, j), append(x.age, 0)
-			told += fmt.Sprintf("job %d load %v slot %d chunks %v cpu %v blocks %d+%d\n", j.ID, j.Load, j.Slot, j.Chunks, j.CPU, j.First, j.Blocks)
+			told += fmt.Sprintf("job %d load %v slot %d chunks %v blocks %d+%d\n", j.ID, j.Load, j.Slot, j.Chunks, j.First, j.Blocks)
 		}
 		told += fmt.Sprintf("step %d %v admitted %v preempted %v flush %v lookups %v refused %v evicted %v\n", st.Number, st.Entries,
-			x.loop.Admitted, x.loop.Preempted, o.Flush, o.Lookups, o.Refused, o.Evicted)
+			x.loop.Admitted, x.loop.Preempted, o.Flush, o.Lookups, o.Refused, evictedChunks(o.Tier().Evicted()))
 		var done []JobID
 		kept := 0
 		for i, j := range x.pending {
@@ -65,8 +65,23 @@ func (x *tiered) turn() string {
 		x.loop.Running(), x.loop.Waiting(), x.loop.Skipped(), t.Used(), t.Evictable(), t.Pending(), o.Counts, o.External)
 }
 
-// TestConnectorPools drives an engine over each pool through the same random sessions with aborts, resets of either tier
-// and tight memory. They must agree on all that has no block id in it, and nothing may be left behind at the end.
+// evictedChunks lists what was evicted, chunk by chunk.
+func evictedChunks(runs []kv.EvictedRun) (chunks [][2]int32) {
+	for _, r := range runs {
+		for n := range r.Hi - r.Lo {
+			at := r.Hi - 1 - n
+			if r.Up {
+				at = r.Lo + n
+			}
+			chunks = append(chunks, [2]int32{int32(r.Stream), at})
+		}
+	}
+	return chunks
+}
+
+// TestConnectorPools drives an engine over reference pool and reference tier, and one over those of runs, through the
+// same random sessions with aborts, resets of either tier and tight memory. They must agree on all that has no block id
+// or place in it, and nothing may be left behind at the end.
 func TestConnectorPools(t *testing.T) {
 	for range 6 { // 100 worlds each
 		rapid.Check(t, connectorWorld)
@@ -91,8 +106,10 @@ func connectorWorld(t *rapid.T) {
 	}
 	blocks := rapid.Int32Range(20, 40).Draw(t, "blocks")
 	late := rapid.IntRange(0, 6).Draw(t, "latency")
+	places := o
+	places.Places = true
 	both := [2]*tiered{
-		newTiered(cfg, o, kv.NewReference(blocks, true), late), newTiered(cfg, o, kv.NewExtent(blocks, true), late),
+		newTiered(cfg, places, kv.NewReference(blocks, true), late), newTiered(cfg, o, kv.NewExtent(blocks, true), late),
 	}
 	var tree prefix.Tree
 	known := []prefix.Prefix{{Stream: prefix.None}}

@@ -24,7 +24,7 @@ func (r *replay) connect(o *Offload) {
 		return
 	}
 	r.worker = &offloadWorker{cfg: o, tables: map[int64][]int32{}, tier: r.loop.Connect(engine.OffloadConfig{
-		CPUConfig:      kv.CPUConfig{Chunks: o.NumCPUBlocks, ARC: o.EvictionPolicy == "arc", StoreThreshold: o.StoreThreshold},
+		CPUConfig:      kv.CPUConfig{Chunks: o.NumCPUBlocks, ARC: o.EvictionPolicy == "arc", StoreThreshold: o.StoreThreshold, Places: true},
 		BlocksPerChunk: o.BlocksPerChunk, PromptOnly: o.PromptOnly,
 	})}
 }
@@ -152,8 +152,8 @@ func (w *offloadWorker) scheduled(r *replay, t int64, st *engine.Step) {
 		gpu := []int32{}
 		if r.ref != nil {
 			b := w.cfg.BlocksPerChunk
-			for _, c := range j.Chunks {
-				gpu = append(gpu, w.tables[id][c*b:(c+1)*b]...)
+			for _, x := range j.Chunks {
+				gpu = append(gpu, w.tables[id][x.Lo*b:x.Hi*b]...)
 			}
 		}
 		store = append(store, []any{int64(j.ID), id, gpu, append([]int32{}, j.CPU...)})

@@ -1,289 +1,76 @@
 package kv
 
-import (
-	"fmt"
-
-	"github.com/sluice-sim/sluice/prefix"
-)
-
-// ChunkKey names the content of a chunk: the stream that owns its last block, and its position in the path. Two chunks of
-// one size have the same key exactly if they hold the same tokens after the same tokens.
-type ChunkKey uint64
-
-// Chunk is the key of chunk number at of a path, whose last block stream s owns.
-func Chunk(s prefix.StreamID, at int32) ChunkKey {
-	return ChunkKey(uint64(uint32(s))<<32 | uint64(uint32(at)))
-}
+import "github.com/sluice-sim/sluice/prefix"
 
 // CPUConfig describes the CPU tier of a replica.
 type CPUConfig struct {
 	Chunks         int32 // capacity
 	ARC            bool  // eviction policy arc instead of lru
 	StoreThreshold int32 // a chunk is stored only after that many lookups of it; below 2 always
-}
-
-// trackedChunks is how many chunks the lookup counts of a store threshold cover (vLLM's max_tracker_size).
-const trackedChunks = 64_000
-
-// Presence is what a lookup in the CPU tier finds.
-type Presence uint8
-
-const (
-	Absent  Presence = iota
-	Arrives          // its store has not completed yet
-	Present          // it can be loaded
-	Pinned           // it is present and being loaded
-)
-
-// storing is the reference count of a chunk whose store has not completed.
-const storing int32 = -1
-
-// cpuEntry is a chunk that the tier holds, or, under ARC, remembers having evicted.
-type cpuEntry struct {
-	key        ChunkKey
-	slot       int32  // where it lies
-	ref        int32  // loads in flight; storing before its store has completed
-	prev, next int32  // in its list; next links unused entries
-	call       uint32 // last call of PrepareStore that named it
-	in         listID
-}
-
-// listID names one of a tier's lists.
-type listID uint8
-
-const (
-	none listID = iota
-	recent
-	frequent
-	recentGhosts // keys of chunks evicted from recent
-	frequentGhosts
-	numLists
-)
-
-// cpuList is a list of entries, the one to be evicted first at the head.
-type cpuList struct {
-	head, tail, len int32
+	Places         bool  // chunks have places, as in vLLM, which takes a ReferenceCPUTier
 }
 
 // CPUTier is the cache of chunks in the host memory of one replica, vLLM's CPUOffloadingManager (spec: vllm 14.2). A
-// chunk is a fixed number of consecutive blocks. Chunks are stored under keys, as a whole or not at all, loaded, which
-// pins them, and evicted by LRU or ARC when room is needed for a store.
+// chunk is a fixed number of consecutive blocks, named by the stream that owns its last block and its position in the
+// path: two chunks of one size are the same exactly if they hold the same tokens after the same tokens. Chunks are
+// stored as a whole or not at all, loaded, which pins them, and evicted by LRU or ARC when room is needed for a store.
 //
-// Keys of one call must differ. Methods panic on misuse, such as a load of a chunk that is not present.
-type CPUTier struct {
-	cfg     CPUConfig
-	entries []cpuEntry
-	spare   int32 // unused entries
-	index   chunkIndex
+// Chunks are given as paths: runs of chunks, contiguous from 0 on, each of one stream; from (inclusive) and to
+// (exclusive) are positions in them. Methods panic on misuse, such as a load of a chunk that is not present.
+//
+// Two tiers agree on everything but places: ReferenceCPUTier keeps every chunk by itself, as vLLM does, and is the oracle
+// of the tests; ExtentCPUTier keeps runs, so that its cost does not grow with the length of a context.
+type CPUTier interface {
+	// Free is the number of chunks that fit without eviction.
+	Free() int32
+	// Used is the number of chunks stored or being stored.
+	Used() int32
+	// Evictable is the number of chunks stored that no load pins.
+	Evictable() int32
+	// Pending is the number of chunks whose store has not completed.
+	Pending() int32
 
-	unused []int32 // slots given back, the last one to be used first
-	fresh  int32   // slots used so far
-
-	evictable int32
-	pending   int32
-	call      uint32
-
-	// LRU has one list, recent, of the evictable chunks alone. Under ARC recent (T1) and frequent (T2) hold every chunk,
-	// and the ghosts (B1, B2) what was evicted from them.
-	lists  [numLists]cpuList
-	target float64 // ARC's size of recent
-
-	counts  lookupCounts
-	victims []int32 // scratch
-
-	// Evicted is the slots evicted by PrepareStore since the user last emptied it, in order; EvictedKeys what they held.
-	Evicted     []int32
-	EvictedKeys []ChunkKey
+	// Match looks chunks up until one is absent, and returns where that is. arrives tells that the store of one of those
+	// found has not completed, pinned that one is being loaded. It counts towards the store threshold.
+	Match(path []prefix.Segment, from, to int32) (end int32, arrives, pinned bool)
+	// Touch marks the first to chunks as used, the last one first, so that the first one ends as the most recent. LRU moves
+	// those that are evictable. ARC moves what it holds to the frequent chunks, and takes a chunk that it had evicted as a
+	// sign that the list it came from should be larger.
+	Touch(path []prefix.Segment, to int32)
+	// Settled tells whether doing Match and Touch of the first to chunks, or of several paths one after the other, again
+	// would change nothing, given that it has been done and nothing else since.
+	Settled(path []prefix.Segment, to int32) bool
+	// PrepareLoad pins chunks, which must be present, until CompleteLoad.
+	PrepareLoad(path []prefix.Segment, from, to int32)
+	// CompleteLoad ends a load of runs of chunks.
+	CompleteLoad(runs []prefix.Segment)
+	// PrepareStore makes room for the chunks that are not held yet and, if there is a threshold, were looked up often
+	// enough. It appends them to dst as runs, and they arrive until CompleteStore. If there is not enough to evict, chunks of
+	// this call excepted, nothing happens and ok is false.
+	PrepareStore(path []prefix.Segment, from, to int32, dst []prefix.Segment) (runs []prefix.Segment, ok bool)
+	// CompleteStore ends a store of runs of chunks.
+	CompleteStore(runs []prefix.Segment)
+	// Evicted is what PrepareStore has evicted since the last ClearEvicted, in order. Valid until the next call.
+	Evicted() []EvictedRun
+	// ClearEvicted empties what Evicted returns.
+	ClearEvicted()
+	// Reset forgets every chunk, those with a load or store in flight included. Lookup counts stay.
+	Reset()
 }
 
-// NewCPUTier returns an empty tier.
-func NewCPUTier(cfg CPUConfig) *CPUTier {
-	t := &CPUTier{cfg: cfg, spare: nowhere, index: newChunkIndex()}
-	t.clearLists()
-	t.counts = lookupCounts{index: newChunkIndex(), order: cpuList{nowhere, nowhere, 0}, limit: trackedChunks}
-	return t
+// EvictedRun is chunks [Lo, Hi) of a stream that were evicted one after the other: from Lo upwards if Up, else from the
+// high end downwards.
+type EvictedRun struct {
+	Stream prefix.StreamID
+	Lo, Hi int32
+	Up     bool
 }
 
-// Free is the number of chunks that fit without eviction.
-func (t *CPUTier) Free() int32 { return t.cfg.Chunks - t.fresh + int32(len(t.unused)) }
-
-// Used is the number of chunks stored or being stored.
-func (t *CPUTier) Used() int32 { return t.fresh - int32(len(t.unused)) }
-
-// Evictable is the number of chunks stored that no load pins.
-func (t *CPUTier) Evictable() int32 { return t.evictable }
-
-// Pending is the number of chunks whose store has not completed.
-func (t *CPUTier) Pending() int32 { return t.pending }
-
-// held is the entry of a chunk that the tier holds, or nowhere.
-func (t *CPUTier) held(k ChunkKey) int32 {
-	i := t.index.get(k)
-	if i != nowhere && t.ghost(i) {
-		return nowhere
+// NewCPUTier returns an empty tier: an ExtentCPUTier, or a ReferenceCPUTier where chunks need places or their lookups are
+// counted.
+func NewCPUTier(cfg CPUConfig) CPUTier {
+	if cfg.Places || cfg.StoreThreshold >= 2 {
+		return NewReferenceCPUTier(cfg)
 	}
-	return i
-}
-
-func (t *CPUTier) ghost(i int32) bool {
-	in := t.entries[i].in
-	return in == recentGhosts || in == frequentGhosts
-}
-
-// Lookup tells what the tier has of a chunk. It counts towards the store threshold.
-func (t *CPUTier) Lookup(k ChunkKey) Presence {
-	if t.cfg.StoreThreshold >= 2 {
-		t.counts.add(k)
-	}
-	i := t.held(k)
-	switch {
-	case i == nowhere:
-		return Absent
-	case t.entries[i].ref == storing:
-		return Arrives
-	case t.entries[i].ref > 0:
-		return Pinned
-	}
-	return Present
-}
-
-// PrepareLoad pins chunks, which must be present, until CompleteLoad, and appends their slots to dst.
-func (t *CPUTier) PrepareLoad(keys []ChunkKey, dst []int32) []int32 {
-	for _, k := range keys {
-		i := t.held(k)
-		if i == nowhere || t.entries[i].ref == storing {
-			panic(fmt.Sprintf("kv: load of chunk %#x, which is not present in the CPU tier", uint64(k)))
-		}
-		x := &t.entries[i]
-		if x.ref == 0 {
-			t.evictable--
-			if !t.cfg.ARC {
-				t.unlink(i)
-			}
-		}
-		x.ref++
-		dst = append(dst, x.slot)
-	}
-	return dst
-}
-
-// CompleteLoad ends a load.
-func (t *CPUTier) CompleteLoad(keys []ChunkKey) {
-	for _, k := range keys {
-		i := t.held(k)
-		if i == nowhere || t.entries[i].ref <= 0 {
-			panic(fmt.Sprintf("kv: end of a load of chunk %#x, which is not being loaded", uint64(k)))
-		}
-		if t.entries[i].ref--; t.entries[i].ref == 0 {
-			t.release(i)
-		}
-	}
-}
-
-// release makes entry i, which nothing uses any more, evictable.
-func (t *CPUTier) release(i int32) {
-	t.evictable++
-	if !t.cfg.ARC {
-		t.push(recent, i)
-	}
-}
-
-// PrepareStore makes room for the chunks that are not held yet and, if there is a threshold, were looked up often
-// enough. It appends their positions in keys to which and their slots to slots, and they arrive until CompleteStore. If
-// there is not enough to evict, chunks of this call excepted, nothing happens and ok is false.
-func (t *CPUTier) PrepareStore(keys []ChunkKey, which, slots []int32) (newWhich, newSlots []int32, ok bool) {
-	t.call++
-	first := len(which)
-	protected := int32(0) // evictable chunks among keys
-	for n, k := range keys {
-		if t.cfg.StoreThreshold >= 2 && t.counts.get(k) < t.cfg.StoreThreshold {
-			continue
-		}
-		i := t.held(k)
-		if i == nowhere {
-			which = append(which, int32(n))
-			continue
-		}
-		t.entries[i].call = t.call
-		if t.entries[i].ref == 0 {
-			protected++
-		}
-	}
-	if short := int32(len(which)-first) - t.Free(); short > 0 {
-		if short > t.evictable-protected || !t.evict(short) {
-			return which[:first], slots, false
-		}
-	}
-	for _, n := range which[first:] {
-		slot := t.fresh
-		if t.fresh < t.cfg.Chunks {
-			t.fresh++
-		} else {
-			slot = t.unused[len(t.unused)-1]
-			t.unused = t.unused[:len(t.unused)-1]
-		}
-		slots = append(slots, slot)
-		t.insert(keys[n], slot)
-	}
-	t.pending += int32(len(which) - first)
-	return which, slots, true
-}
-
-// insert adds a chunk that is not held and whose store begins.
-func (t *CPUTier) insert(k ChunkKey, slot int32) {
-	i := t.index.get(k)
-	if i != nowhere { // a ghost
-		t.unlink(i)
-	} else {
-		i = t.spare
-		if i == nowhere {
-			t.entries = append(t.entries, cpuEntry{})
-			i = int32(len(t.entries) - 1)
-		} else {
-			t.spare = t.entries[i].next
-		}
-		t.index.set(k, i)
-	}
-	t.entries[i] = cpuEntry{key: k, slot: slot, ref: storing, prev: nowhere, next: nowhere}
-	if t.cfg.ARC {
-		t.push(recent, i)
-	}
-}
-
-// CompleteStore ends a store; chunks of one that failed are dropped.
-func (t *CPUTier) CompleteStore(keys []ChunkKey, ok bool) {
-	for _, k := range keys {
-		i := t.held(k)
-		if i == nowhere || t.entries[i].ref != storing {
-			continue
-		}
-		t.pending--
-		if ok {
-			t.entries[i].ref = 0
-			t.release(i)
-			continue
-		}
-		t.unused = append(t.unused, t.entries[i].slot)
-		if t.cfg.ARC {
-			t.unlink(i)
-		}
-		t.drop(i)
-	}
-}
-
-// drop forgets entry i, which is in no list.
-func (t *CPUTier) drop(i int32) {
-	t.index.remove(t.entries[i].key)
-	t.entries[i] = cpuEntry{next: t.spare}
-	t.spare = i
-}
-
-// Reset forgets every chunk, those with a load or store in flight included. Lookup counts stay.
-func (t *CPUTier) Reset() {
-	t.index.clear()
-	t.entries, t.spare = t.entries[:0], nowhere
-	t.unused, t.fresh = t.unused[:0], 0
-	t.evictable, t.pending = 0, 0
-	t.clearLists()
-	t.target = 0
+	return NewExtentCPUTier(cfg)
 }

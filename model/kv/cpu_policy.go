@@ -1,13 +1,13 @@
 package kv
 
-func (t *CPUTier) clearLists() {
+func (t *ReferenceCPUTier) clearLists() {
 	for l := range t.lists {
 		t.lists[l] = cpuList{head: nowhere, tail: nowhere}
 	}
 }
 
 // push puts entry i at the end of list l, where it is evicted last.
-func (t *CPUTier) push(id listID, i int32) {
+func (t *ReferenceCPUTier) push(id listID, i int32) {
 	x := &t.entries[i]
 	l := &t.lists[id]
 	x.in, x.prev, x.next = id, l.tail, nowhere
@@ -21,7 +21,7 @@ func (t *CPUTier) push(id listID, i int32) {
 }
 
 // unlink takes entry i out of its list.
-func (t *CPUTier) unlink(i int32) {
+func (t *ReferenceCPUTier) unlink(i int32) {
 	x := &t.entries[i]
 	l := &t.lists[x.in]
 	if x.prev == nowhere {
@@ -38,15 +38,15 @@ func (t *CPUTier) unlink(i int32) {
 	l.len--
 }
 
-func (t *CPUTier) move(l listID, i int32) {
+func (t *ReferenceCPUTier) move(l listID, i int32) {
 	t.unlink(i)
 	t.push(l, i)
 }
 
-// Touch marks chunks as used, the last key first, so that the first one ends as the most recent. LRU moves those that
+// touch marks chunks as used, the last key first, so that the first one ends as the most recent. LRU moves those that
 // are evictable. ARC moves what it holds to the frequent chunks, and takes a chunk that it had evicted as a sign that
 // the list it came from should be larger.
-func (t *CPUTier) Touch(keys []ChunkKey) {
+func (t *ReferenceCPUTier) touch(keys []ChunkKey) {
 	for n := len(keys) - 1; n >= 0; n-- {
 		i := t.index.get(keys[n])
 		if i == nowhere {
@@ -74,7 +74,7 @@ func (t *CPUTier) Touch(keys []ChunkKey) {
 
 // evict frees the slots of n chunks that nothing uses and that the current call of PrepareStore does not name, or
 // changes nothing and returns false.
-func (t *CPUTier) evict(n int32) bool {
+func (t *ReferenceCPUTier) evict(n int32) bool {
 	t.victims = t.victims[:0]
 	once, often := t.lists[recent].head, t.lists[frequent].head
 	left := t.lists[recent].len // with the victims so far gone
@@ -96,8 +96,9 @@ func (t *CPUTier) evict(n int32) bool {
 		x := &t.entries[i]
 		t.evictable--
 		t.unused = append(t.unused, x.slot)
-		t.Evicted = append(t.Evicted, x.slot)
-		t.EvictedKeys = append(t.EvictedKeys, x.key)
+		t.EvictedPlaces = append(t.EvictedPlaces, x.slot)
+		s, at := x.key.run()
+		t.evicted = append(t.evicted, EvictedRun{s, at, at + 1, true})
 		switch {
 		case !t.cfg.ARC:
 			t.unlink(i)
@@ -114,7 +115,7 @@ func (t *CPUTier) evict(n int32) bool {
 }
 
 // idle is the first entry from i on in its list that may be evicted, or nowhere, and the entry behind it.
-func (t *CPUTier) idle(i int32) (found, next int32) {
+func (t *ReferenceCPUTier) idle(i int32) (found, next int32) {
 	for i != nowhere && (t.entries[i].ref != 0 || t.entries[i].call == t.call) {
 		i = t.entries[i].next
 	}
@@ -125,7 +126,7 @@ func (t *CPUTier) idle(i int32) (found, next int32) {
 }
 
 // trim forgets the oldest ghosts beyond the capacity of the tier.
-func (t *CPUTier) trim(l listID) {
+func (t *ReferenceCPUTier) trim(l listID) {
 	for t.lists[l].len > t.cfg.Chunks {
 		i := t.lists[l].head
 		t.unlink(i)

@@ -53,7 +53,7 @@ func decode[T any](t *testing.T, raw json.RawMessage) T {
 // replayCPUOps drives a tier with a trace and returns the first difference, or nothing.
 func replayCPUOps(t *testing.T, tr cpuTrace) string {
 	t.Helper()
-	tier := NewCPUTier(CPUConfig{Chunks: tr.Blocks, ARC: tr.Policy == "arc", StoreThreshold: tr.StoreThreshold})
+	tier := NewReferenceCPUTier(CPUConfig{Chunks: tr.Blocks, ARC: tr.Policy == "arc", StoreThreshold: tr.StoreThreshold})
 	for n, op := range tr.Ops {
 		what := decode[string](t, op[0])
 		rest := op[1:]
@@ -62,16 +62,16 @@ func replayCPUOps(t *testing.T, tr cpuTrace) string {
 			keys = decode[[]ChunkKey](t, rest[0])
 			rest = rest[1:]
 		}
-		tier.Evicted, tier.EvictedKeys = tier.Evicted[:0], tier.EvictedKeys[:0]
+		tier.ClearEvicted()
 		got, took, events := "", 0, [][2]any{}
 		switch what {
 		case "lookup":
 			for _, k := range keys {
-				got += string("MPHH"[tier.Lookup(k)])
+				got += string("MPHH"[tier.lookup(k)])
 			}
 			got, took = fmt.Sprintf("%q", got), 1
 		case "prepare_store":
-			which, slots, ok := tier.PrepareStore(keys, nil, nil)
+			which, slots, ok := tier.prepareStore(keys, nil, nil)
 			stored := make([]ChunkKey, len(which))
 			for i, w := range which {
 				stored[i] = keys[w]
@@ -80,9 +80,9 @@ func replayCPUOps(t *testing.T, tr cpuTrace) string {
 				got = "null"
 				break
 			}
-			got = text(map[string]any{"store": stored, "blocks": append([]int32{}, slots...), "evicted": append([]ChunkKey{}, tier.EvictedKeys...)})
-			if len(tier.EvictedKeys) > 0 {
-				events = append(events, [2]any{1, slices.Clone(tier.EvictedKeys)})
+			got = text(map[string]any{"store": stored, "blocks": append([]int32{}, slots...), "evicted": append([]ChunkKey{}, evictedKeys(tier.Evicted())...)})
+			if len(tier.Evicted()) > 0 {
+				events = append(events, [2]any{1, evictedKeys(tier.Evicted())})
 			}
 		case "complete_store":
 			ok := decode[bool](t, rest[0])
@@ -93,16 +93,16 @@ func replayCPUOps(t *testing.T, tr cpuTrace) string {
 					stored = append(stored, k)
 				}
 			}
-			tier.CompleteStore(keys, ok)
+			tier.completeStore(keys, ok)
 			if len(stored) > 0 {
 				events = append(events, [2]any{0, stored})
 			}
 		case "touch":
-			tier.Touch(keys)
+			tier.touch(keys)
 		case "prepare_load":
-			got, took = text(tier.PrepareLoad(keys, nil)), 1
+			got, took = text(tier.prepareLoad(keys, nil)), 1
 		case "complete_load":
-			tier.CompleteLoad(keys)
+			tier.completeLoad(keys)
 		case "reset_cache":
 			tier.Reset()
 		default:
@@ -237,42 +237,17 @@ func TestChunkIndex(t *testing.T) {
 	})
 }
 
-// BenchmarkCPUTier is one turn of a session of 100,000 tokens in blocks of 16: look up and touch all its chunks, store
-// 60 new ones, under steady eviction.
-func BenchmarkCPUTier(b *testing.B) {
-	for _, arc := range []bool{false, true} {
-		b.Run(map[bool]string{false: "lru", true: "arc"}[arc], func(b *testing.B) {
-			const chunks, sessions, fresh = 6250, 20, 60
-			t := NewCPUTier(CPUConfig{Chunks: chunks * sessions, ARC: arc})
-			keys := make([]ChunkKey, chunks)
-			var which, slots []int32
-			turn := func(s, n int) {
-				for i := range keys {
-					keys[i] = Chunk(prefix.StreamID(s), int32(n*fresh+i))
-				}
-				for _, k := range keys {
-					if t.Lookup(k) == Absent {
-						break
-					}
-				}
-				t.Touch(keys)
-				which, slots, _ = t.PrepareStore(keys, which[:0], slots[:0])
-				t.Touch(keys)
-				for i, w := range which {
-					keys[i] = keys[w]
-				}
-				t.CompleteStore(keys[:len(which)], true)
-				t.Evicted, t.EvictedKeys = t.Evicted[:0], t.EvictedKeys[:0]
+// evictedKeys lists what was evicted.
+func evictedKeys(runs []EvictedRun) []ChunkKey {
+	keys := []ChunkKey{}
+	for _, r := range runs {
+		for n := range r.Hi - r.Lo {
+			if r.Up {
+				keys = append(keys, Chunk(r.Stream, r.Lo+n))
+			} else {
+				keys = append(keys, Chunk(r.Stream, r.Hi-1-n))
 			}
-			for i := range 4 * sessions {
-				turn(i%sessions, i/sessions)
-			}
-			b.ReportAllocs()
-			n := 4 * sessions
-			for b.Loop() {
-				turn(n%sessions, n/sessions)
-				n++
-			}
-		})
+		}
 	}
+	return keys
 }
