@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-sim/sluice/exact"
 	"github.com/sluice-sim/sluice/policies"
+	"github.com/sluice-sim/sluice/policies/catalog"
 	"github.com/sluice-sim/sluice/results"
 	"github.com/sluice-sim/sluice/traces"
 )
@@ -161,4 +162,49 @@ func watermark(t *testing.T, tr *traces.Trace, gate string, mark, hysteresis flo
 		}
 	}
 	return float64(totals.EndPS) / 1e12, resumed
+}
+
+// TestEveryGateServesATightWorld runs every gate where about a fifth of the contexts fit, with all checks on: every turn
+// finishes. The contexts idle in tool gaps, where usage does not count them, so only the gates that count contexts can
+// prevent the thrashing; they do.
+func TestEveryGateServesATightWorld(t *testing.T) {
+	tr := agents(9)
+	span := func(gate string, texts map[string]string) float64 {
+		c := world(t, tr, gate, "sticky")
+		c.Replicas, c.KVBlocks, c.Capability.KVTokens = 2, 12_000, 12_000*16
+		c.Clients = Clients{Retries: 1000}
+		for k, x := range texts {
+			c.GateParams[k] = policies.Value{Text: x}
+		}
+		out, totals := simulate(t, c)
+		done := 0
+		for _, x := range out.turns {
+			if x.Final && x.DonePS != results.Missing {
+				done++
+			}
+		}
+		if done != 48*12 {
+			t.Errorf("%s %v: %d turns of %d finished", gate, texts, done, 48*12)
+		}
+		return float64(totals.EndPS) / 1e12
+	}
+	free := span("none", nil)
+	t.Logf("none: %.0f s", free)
+	for _, d := range catalog.Gates() {
+		texts := []map[string]string{nil}
+		switch d.Name {
+		case "session":
+			texts = append(texts, map[string]string{"repair": "strict"}, map[string]string{"repair": "demand"}, map[string]string{"repair": "expected"},
+				map[string]string{"repair": "aging"}, map[string]string{"preset": "as-shipped"}, map[string]string{"preset": "as-shipped", "repair": "strict"})
+		case "llm-d-saturation":
+			texts = append(texts, map[string]string{"fairness": "program-aware"})
+		}
+		for _, x := range texts {
+			s := span(d.Name, x)
+			t.Logf("%s %v: %.0f s", d.Name, x, s)
+			if (d.Name == "thunderagent" || d.Name == "dynamo-session-aware") && s > .9*free {
+				t.Errorf("%s takes %.0f s, none %.0f s; expected it to prevent thrashing", d.Name, s, free)
+			}
+		}
+	}
 }
