@@ -145,21 +145,22 @@ func planComparison(cmd *cobra.Command, flags *scenarioFlags, compare *compareFl
 func (p *plan) run(cmd *cobra.Command, folder *folderFlags) (*results.Comparison, error) {
 	m := startMeter(cmd.ErrOrStderr(), "turns", len(p.runs))
 	defer m.stop()
-	folder.force = folder.force || p.mode.given()
 	loads := newWorkloads(p.runs)
 	first, err := loads.get(cmd.Context(), p.runs[0].scenario)
 	if err != nil {
 		return nil, err
 	}
 	dir := folder.path(p.name, p.digest)
-	if c, err := folder.existing(dir, p.digest, first.traceDigest); err != nil || c != nil {
-		m.stop()
-		if c != nil {
-			sayWhere(cmd, dir, true)
-		}
-		return c, err
+	found, err := folder.existing(dir, p.digest, first.traceDigest)
+	if err != nil {
+		return nil, err
 	}
-	writer, err := results.CreateCompare(dir, p.digest, results.Options{Replace: folder.force})
+	if found != nil && !p.mode.given() {
+		m.stop()
+		sayWhere(cmd, dir, true)
+		return found, nil
+	}
+	writer, err := results.CreateCompare(dir, p.digest, results.Options{Replace: folder.force || found != nil})
 	if err != nil {
 		return nil, badInput(err)
 	}

@@ -66,7 +66,6 @@ summary.`,
 // runOne simulates one scenario into its folder, or finds the results there. It returns the name of the folder too.
 func runOne(cmd *cobra.Command, sc *scenarios.Scenario, folder *folderFlags, mode modeFlags) (*results.Comparison, string, error) {
 	ctx := cmd.Context()
-	folder.force = folder.force || mode.given()
 	if _, err := resolveCluster(sc); err != nil {
 		return nil, "", badInput(err)
 	}
@@ -81,18 +80,20 @@ func runOne(cmd *cobra.Command, sc *scenarios.Scenario, folder *folderFlags, mod
 		return nil, "", err
 	}
 	dir := folder.path(sc.Name, digest)
-	if c, err := folder.existing(dir, digest, w.traceDigest); err != nil || c != nil {
+	found, err := folder.existing(dir, digest, w.traceDigest)
+	if err != nil {
+		return nil, "", err
+	}
+	if found != nil && !mode.given() {
 		m.stop()
-		if c != nil {
-			sayWhere(cmd, dir, true)
-		}
-		return c, dir, err
+		sayWhere(cmd, dir, true)
+		return found, dir, nil
 	}
 	arms, err := scenarios.Grid(sc, nil)
 	if err != nil {
 		return nil, "", err
 	}
-	writer, err := results.Create(dir, runInfo(sc, arms[0], digest, w), results.Options{Replace: folder.force})
+	writer, err := results.Create(dir, runInfo(sc, arms[0], digest, w), results.Options{Replace: folder.force || found != nil})
 	if err != nil {
 		return nil, "", badInput(err)
 	}
