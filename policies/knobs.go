@@ -45,6 +45,8 @@ type Declaration struct {
 	Doc    string // what it does, in one or two sentences
 	Source string // paper, repository and file, or specification section
 	Needs  Signals
+	// NeedsWith narrows Needs to what the policy reads with these knobs, of which none is left out; nil if that is all.
+	NeedsWith func(Params) Signals
 	// Missing says what the policy does when a signal it uses is missing.
 	Missing string
 	Knobs   []Knob

@@ -60,6 +60,14 @@ func (d Declaration) Resolve(p Params) Params {
 	return all
 }
 
+// Signals is what the policy needs with the knobs p; those that p leaves out have their defaults.
+func (d Declaration) Signals(p Params) Signals {
+	if d.NeedsWith == nil {
+		return d.Needs
+	}
+	return d.NeedsWith(d.Resolve(p))
+}
+
 func (k Knob) check(v Value) error {
 	switch k.Kind {
 	case EnumKnob:

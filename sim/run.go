@@ -119,7 +119,7 @@ func (r *run) setUp() {
 
 func (r *run) makeCore() {
 	c := r.cfg
-	r.needs = c.Gate.Needs | c.Router.Needs
+	r.needs = c.Gate.Signals(c.GateParams) | c.Router.Signals(c.RouterParams)
 	r.sendKV = r.needs&policies.NeedsKVEvents != 0
 	r.looks = r.needs&(policies.NeedsKVEvents|policies.NeedsOracle) != 0
 	var exact policies.Oracle = oracle{r}

@@ -39,6 +39,37 @@ func TestDeclarationsAreComplete(t *testing.T) {
 	}
 }
 
+func TestSignalsFollowTheKnobs(t *testing.T) {
+	for _, d := range all() {
+		if extra := d.Signals(nil) &^ d.Needs; extra != 0 {
+			t.Errorf("%s: by default it needs %b beyond what it declares", d.Name, extra)
+		}
+	}
+	for _, c := range []struct {
+		router, knob string
+		value        policies.Value
+		want         bool
+	}{
+		{"smg-cache-aware", "index", policies.Value{Text: "tree"}, false},
+		{"smg-cache-aware", "index", policies.Value{Text: "events"}, true},
+		{"llm-d", "preset", policies.Value{Text: "default"}, false},
+		{"llm-d", "preset", policies.Value{Text: "precise-prefix"}, true},
+		{"llm-d", "prefix", policies.Value{Text: "events"}, true},
+		{"dynamo", "kv_events", policies.Value{Bool: true}, true},
+		{"dynamo", "kv_events", policies.Value{Bool: false}, false},
+		{"lmetric", "include_queue", policies.Value{Bool: false}, true},
+	} {
+		d, err := catalog.FindRouter(c.router)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := d.Signals(policies.Params{c.knob: c.value})
+		if got := s&policies.NeedsKVEvents != 0; got != c.want || s&^d.Needs != 0 {
+			t.Errorf("%s with %s %v: needs %b", c.router, c.knob, c.value, s)
+		}
+	}
+}
+
 func TestEveryPolicyIsBuilt(t *testing.T) {
 	for _, d := range catalog.Gates() {
 		if g, err := catalog.BuildGate(d.Name, policies.Env{}, nil); err != nil || g == nil {

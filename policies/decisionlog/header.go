@@ -141,7 +141,7 @@ func (h *Header) build(tree *prefix.Tree, known policies.Oracle) ([]*policies.Co
 			Gate: gate.NewGate(env, h.Gate.Params()), Router: router.NewRouter(env, h.Router.Params()), Oracle: known,
 		})
 	}
-	return all, gate.Needs | router.Needs, nil
+	return all, gate.Signals(h.Gate.Params()) | router.Signals(h.Router.Params()), nil
 }
 
 func (h *Header) machine(all []*policies.Controller) policies.Machine {

@@ -72,7 +72,7 @@ func record(t testing.TB, c *sim.Config) ([]byte, []results.Turn) {
 	var log bytes.Buffer
 	h := decisionlog.Header{
 		Sluice: "test", Seed: c.Seed, Gate: decisionlog.Resolved(c.Gate, c.GateParams), Router: decisionlog.Resolved(c.Router, c.RouterParams),
-		Signals: c.Gate.Needs | c.Router.Needs, Instances: c.Routers, Capability: c.Capability,
+		Signals: c.Gate.Signals(c.GateParams) | c.Router.Signals(c.RouterParams), Instances: c.Routers, Capability: c.Capability,
 	}
 	for range c.Replicas {
 		h.Capabilities = append(h.Capabilities, c.Capability)

@@ -14,12 +14,13 @@ import (
 // Dynamo declares the KV router of NVIDIA Dynamo.
 func Dynamo() policies.Declaration {
 	return policies.Declaration{
-		Name:    "dynamo",
-		Doc:     "Takes the smallest cost in KV blocks: prefill pending and of this prompt, less what is resident, and blocks that decode; draws on a tie.",
-		Source:  "ai-dynamo/dynamo, lib/kv-router; spec: policies 3.8",
-		Needs:   policies.NeedsKVEvents | policies.NeedsProgress,
-		Missing: dynamoMissing,
-		Knobs:   dynamoKnobs(),
+		Name:      "dynamo",
+		Doc:       "Takes the smallest cost in KV blocks: prefill pending and of this prompt, less what is resident, and blocks that decode; draws on a tie.",
+		Source:    "ai-dynamo/dynamo, lib/kv-router; spec: policies 3.8",
+		Needs:     policies.NeedsKVEvents | policies.NeedsProgress,
+		NeedsWith: withoutEvents(policies.NeedsKVEvents|policies.NeedsProgress, dynamoEvents),
+		Missing:   dynamoMissing,
+		Knobs:     dynamoKnobs(),
 		NewRouter: func(e policies.Env, p policies.Params) policies.Router {
 			return &dynamo{newDynamoCost(e, p)}
 		},
@@ -41,6 +42,9 @@ func dynamoKnobs() []policies.Knob {
 		{Name: "ttl_s", Kind: policies.FloatKnob, Default: policies.Value{Number: 120}, Min: 0, Max: 1e6, Unit: "s", Doc: "how long what was sent counts as resident; 0 for ever"},
 	}
 }
+
+// dynamoEvents says whether the knobs have KV events say what is resident.
+func dynamoEvents(p policies.Params) bool { return p["kv_events"].Bool }
 
 type dynamo struct{ cost dynamoCost }
 
@@ -76,7 +80,7 @@ func newDynamoCost(e policies.Env, p policies.Params) dynamoCost {
 	return dynamoCost{
 		credit: p["overlap_score_credit"].Number, scale: p["prefill_load_scale"].Number, decay: p["overlap_decay"].Number,
 		requests: p["request_weight"].Number, temperature: p["temperature"].Number, block: float64(block), seed: e.Seed,
-		resident: residency{events: p["kv_events"].Bool, sent: policies.NewApproxIndex(block, 0, secondsOrNever(p["ttl_s"].Number))},
+		resident: residency{events: dynamoEvents(p), sent: policies.NewApproxIndex(block, 0, secondsOrNever(p["ttl_s"].Number))},
 	}
 }
 

@@ -18,8 +18,9 @@ func LLMD() policies.Declaration {
 		Name: "llm-d",
 		Doc: "Takes the largest weighted sum of scores from 0 to 1, drawn on a tie. Preset default weighs queue 2, KV usage 2 and prefix 3; precise-prefix weighs 1, 1 and 2 and goes by KV events; " +
 			"payload-agnostic weighs turns in flight 1 and session affinity 1.",
-		Source: "llm-d/llm-d-router, pkg/epp; spec: policies 3.4",
-		Needs:  policies.NeedsSamples | policies.NeedsKVEvents,
+		Source:    "llm-d/llm-d-router, pkg/epp; spec: policies 3.4",
+		Needs:     policies.NeedsSamples | policies.NeedsKVEvents,
+		NeedsWith: withoutEvents(policies.NeedsSamples|policies.NeedsKVEvents, llmdEvents),
 		Missing: "A replica without a sample counts its turns in flight as waiting and as running, and the mean usage of the others as its own. " +
 			"With prefix events, a replica that sends none is taken to hold what was sent there.",
 		Knobs:     append(llmdKnobs(), llmdWeightKnobs()...),
@@ -99,9 +100,14 @@ func (l *llmdLookup) part(r policies.ReplicaID) int64 {
 	return policies.Part(int64(l.hits[r]/l.block), l.total)
 }
 
+// llmdEvents says whether the knobs have KV events say where a prefix is.
+func llmdEvents(p policies.Params) bool {
+	return p["prefix"].Text == "events" || p["prefix"].Text == "preset" && p["preset"].Text == "precise-prefix"
+}
+
 func newLLMD(e policies.Env, p policies.Params) policies.Router {
 	preset := p["preset"].Text
-	events := p["prefix"].Text == "events" || p["prefix"].Text == "preset" && preset == "precise-prefix"
+	events := llmdEvents(p)
 	block, capacity := int32(p["block_tokens"].Number), int64(p["lru_blocks"].Number)
 	if events {
 		block, capacity = blockTokensOf(e), 0

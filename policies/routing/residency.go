@@ -41,6 +41,16 @@ func (x *residency) observe(f *policies.Fact) {
 	}
 }
 
+// withoutEvents narrows needs by what a knob says of KV events.
+func withoutEvents(needs policies.Signals, events func(policies.Params) bool) func(policies.Params) policies.Signals {
+	return func(p policies.Params) policies.Signals {
+		if events(p) {
+			return needs
+		}
+		return needs &^ policies.NeedsKVEvents
+	}
+}
+
 // secondsOrNever is a knob's value as a time; never for 0.
 func secondsOrNever(s float64) policies.Time {
 	if s == 0 {

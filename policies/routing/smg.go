@@ -11,11 +11,12 @@ import "github.com/sluice-sim/sluice/policies"
 // SMGCacheAware declares the cache-aware router of the SGLang model gateway, with the defaults of its command line.
 func SMGCacheAware() policies.Declaration {
 	return policies.Declaration{
-		Name:    "smg-cache-aware",
-		Doc:     "Takes the replica that was sent the longest prefix of the prompt if that is long enough, otherwise the least loaded; and the least loaded while loads are too far apart.",
-		Source:  "lightseekorg/smg, cache_aware.rs; spec: policies 3.7",
-		Needs:   policies.NeedsKVEvents,
-		Missing: "Without KV events, or with index tree, it goes by what it sent where. With index events a replica that sends none is taken to hold what was sent there.",
+		Name:      "smg-cache-aware",
+		Doc:       "Takes the replica that was sent the longest prefix of the prompt if that is long enough, otherwise the least loaded; and the least loaded while loads are too far apart.",
+		Source:    "lightseekorg/smg, cache_aware.rs; spec: policies 3.7",
+		Needs:     policies.NeedsKVEvents,
+		NeedsWith: withoutEvents(policies.NeedsKVEvents, smgEvents),
+		Missing:   "Without KV events, or with index tree, it goes by what it sent where. With index events a replica that sends none is taken to hold what was sent there.",
 		Knobs: []policies.Knob{
 			{Name: "cache_threshold", Kind: policies.FloatKnob, Default: policies.Value{Number: .3}, Min: 0, Max: 1, Unit: "fraction", Doc: "part of the prompt that must be exceeded for a match to count; not with events"},
 			{Name: "balance_abs_threshold", Kind: policies.IntKnob, Default: policies.Value{Number: 64}, Min: 0, Max: 1e6, Unit: "turns", Doc: "loads are too far apart if largest - smallest exceeds this"},
@@ -26,11 +27,14 @@ func SMGCacheAware() policies.Declaration {
 		NewRouter: func(_ policies.Env, p policies.Params) policies.Router {
 			return &smg{
 				threshold: p["cache_threshold"].Number, abs: int32(p["balance_abs_threshold"].Number), rel: p["balance_rel_threshold"].Number,
-				resident: residency{events: p["index"].Text == "events", sent: policies.NewApproxIndex(1, int64(p["max_tree_tokens"].Number), policies.Never)},
+				resident: residency{events: smgEvents(p), sent: policies.NewApproxIndex(1, int64(p["max_tree_tokens"].Number), policies.Never)},
 			}
 		},
 	}
 }
+
+// smgEvents says whether the knobs have KV events say where a prefix is.
+func smgEvents(p policies.Params) bool { return p["index"].Text == "events" }
 
 type smg struct {
 	threshold float64

@@ -9,11 +9,12 @@ import "github.com/sluice-sim/sluice/policies"
 // StickyBounded declares the router that keeps a thread on its replica while that has few turns in flight.
 func StickyBounded() policies.Declaration {
 	return policies.Declaration{
-		Name:    "sticky-bounded",
-		Doc:     "Keeps a thread on its replica while the turns in flight there are within a factor of the mean; otherwise, and at first, the thread moves to the smallest cost of the router dynamo.",
-		Source:  "ai-dynamo/dynamo, lib/kv-router, sticky session plugin; spec: policies 3.2",
-		Needs:   policies.NeedsKVEvents | policies.NeedsProgress,
-		Missing: dynamoMissing,
+		Name:      "sticky-bounded",
+		Doc:       "Keeps a thread on its replica while the turns in flight there are within a factor of the mean; otherwise, and at first, the thread moves to the smallest cost of the router dynamo.",
+		Source:    "ai-dynamo/dynamo, lib/kv-router, sticky session plugin; spec: policies 3.2",
+		Needs:     policies.NeedsKVEvents | policies.NeedsProgress,
+		NeedsWith: withoutEvents(policies.NeedsKVEvents|policies.NeedsProgress, dynamoEvents),
+		Missing:   dynamoMissing,
 		Knobs: append([]policies.Knob{
 			{Name: "bound", Kind: policies.FloatKnob, Default: policies.Value{Number: 1.25}, Min: 0, Max: 1e9,
 				Doc: "multiple of the mean turns in flight above which a thread leaves; a huge one never lets it"},
