@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-sim/sluice/model/latency"
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/prefix"
 	"github.com/sluice-sim/sluice/results"
@@ -426,5 +427,32 @@ func TestAuditNamesALeak(t *testing.T) {
 	err := r.checkLeases()
 	if err == nil || !strings.Contains(err.Error(), "attempt 77 of session 0 on replica 0, admitted at 0.500 s") {
 		t.Errorf("error %v does not name the leak", err)
+	}
+}
+
+// TestFaultAtTheEndOfAStep lets faults begin and end, and clients give up, at the very picosecond at which a step of a run
+// ends, or one before or after.
+func TestFaultAtTheEndOfAStep(t *testing.T) {
+	law := newLaw(t)
+	a, b, _ := law.DecodeCoefficients(1)
+	ended := func(j int64) int64 {
+		return law.Picoseconds(&latency.Batch{Prefill: []latency.Chunk{{Tokens: 1000}}, Sampled: 1}) + j*a + b*(j*1000+j*(j+1)/2)
+	}
+	for _, async := range []bool{false, true} {
+		for j := int64(5); j < 45; j += 9 {
+			for off := int64(-1); off <= 1; off++ {
+				calls := []call{{prompt: 1000, output: 200}, {prompt: 1300, output: 20}}
+				for kind := ReplicaDown; kind < numFaultKinds; kind++ {
+					c := world(t, chain(calls, calls), "none", "vllm-dp")
+					c.Replicas, c.Engine.Async, c.Clients = 2, async, Clients{Retries: 2, RetryDelayPS: 1e10, CancelUpstream: true}
+					c.Faults = []Fault{{Kind: kind, AtPS: ended(j) + off, ForPS: ended(j+30) - ended(j), Replica: 0, Factor: 0.4, Share: 0.7, DetectPS: 1e11, AfterPS: 1e11}}
+					sameWalking(t, t, c)
+				}
+				c := world(t, chain(calls, calls), "none", "vllm-dp")
+				c.Replicas, c.Engine.Async = 2, async
+				c.Clients = Clients{TimeoutPS: ended(j) + off, Retries: 2, RetryDelayPS: 1e10, CancelUpstream: true}
+				sameWalking(t, t, c)
+			}
+		}
 	}
 }

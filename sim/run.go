@@ -246,9 +246,13 @@ func (r *run) handle(e event) {
 	case turnArrives:
 		r.arrive(e.a, r.now)
 	case clientGivesUp:
-		if x := &r.attempts[e.a]; x.generation == e.b {
-			r.giveUp(e.a, r.now)
+		if x := &r.attempts[e.a]; x.generation != e.b {
+			break
+		} else if x.stage == inEngine && !r.upTo(x.row.Replica) { // a step that ends at this very moment ends first
+			r.agenda.push(r.now, clientGivesUp, e.a, e.b)
+			break
 		}
+		r.giveUp(e.a, r.now)
 	case probeReaches:
 		r.probeReached(e.a)
 	case probeExpires:

@@ -191,15 +191,23 @@ func (r *run) interrupt(i int32) {
 func (r *run) lookAll() bool {
 	quiet := true
 	for i := range r.replicas {
-		if p := &r.replicas[i]; p.decoding.active {
-			r.catchUp(int32(i), r.now)
-			if p.flight[0].end == r.now {
-				r.interrupt(int32(i))
-				quiet = false
-			}
-		}
+		quiet = r.upTo(int32(i)) && quiet
 	}
 	return quiet
+}
+
+// upTo is lookAll for one replica.
+func (r *run) upTo(i int32) bool {
+	p := &r.replicas[i]
+	if !p.decoding.active {
+		return true
+	}
+	r.catchUp(i, r.now)
+	if p.flight[0].end != r.now {
+		return true
+	}
+	r.interrupt(i)
+	return false
 }
 
 // look brings replica j up to now because replica i, which is being pumped, looks at it. Replicas are pumped in order, so
