@@ -13,7 +13,7 @@ import (
 
 // A small closed loop: threads of several turns on two engines whose usage is the number of turns that they run over
 // their room, and whose prefixes last until others push them out. They are sampled once a second. Whatever the gate and
-// its knobs, every turn finishes.
+// its knobs, every turn finishes, and the log replays.
 func TestEveryTurnFinishes(t *testing.T) {
 	for _, gate := range []string{"none", "max-sessions", "documented", "as-shipped", "max-requests", "aimd-kv", "concur", "thunderagent", "dynamo-session-aware", "llm-d-saturation"} {
 		t.Run(gate, func(t *testing.T) {
@@ -44,24 +44,32 @@ func TestEveryTurnFinishes(t *testing.T) {
 					p["initial_window"] = policies.Value{Number: float64(rapid.IntRange(1, 4).Draw(t, "window"))}
 					p["high_usage"] = policies.Value{Number: .3}
 				}
-				g, err := catalog.BuildGate(name, policies.Env{}, p)
-				if err != nil {
-					t.Fatal(err)
-				}
-				r, err := catalog.BuildRouter(rapid.SampledFrom([]string{"sticky", "round-robin"}).Draw(t, "router"), policies.Env{}, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				tree := &prefix.Tree{}
-				tree.Root()
-				kv := policies.Capability{KVTokens: int64(rapid.IntRange(500, 4000).Draw(t, "kv"))}
-				capabilities := []policies.Capability{kv, kv}
-				w := &tiny{t: t, room: rapid.IntRange(1, 3).Draw(t, "room"), turns: 3,
-					c: policies.NewController(policies.ControllerConfig{Tree: tree, Replicas: 2, Capabilities: capabilities, Gate: g, Router: r})}
+				router := rapid.SampledFrom([]string{"sticky", "round-robin"}).Draw(t, "router")
+				kv := int64(rapid.IntRange(500, 4000).Draw(t, "kv"))
+				w := &tiny{t: t, room: rapid.IntRange(1, 3).Draw(t, "room"), turns: 3, c: buildTiny(t, name, p, router, kv)}
 				w.run(rapid.IntRange(1, 6).Draw(t, "threads"))
+				if err := policies.Replay(buildTiny(t, name, p, router, kv), w.entries); err != nil {
+					t.Fatal(err)
+				}
 			})
 		})
 	}
+}
+
+func buildTiny(t *rapid.T, gate string, p policies.Params, router string, kv int64) *policies.Controller {
+	g, err := catalog.BuildGate(gate, policies.Env{}, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := catalog.BuildRouter(router, policies.Env{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := &prefix.Tree{}
+	tree.Root()
+	return policies.NewController(policies.ControllerConfig{
+		Tree: tree, Replicas: 2, Capabilities: []policies.Capability{{KVTokens: kv}, {KVTokens: kv}}, Gate: g, Router: r,
+	})
 }
 
 type tiny struct {
@@ -76,6 +84,7 @@ type tiny struct {
 	thread  map[policies.AttemptID]policies.ThreadID
 	number  map[policies.ThreadID]int32
 	log     []string
+	entries []policies.Entry
 }
 
 func (w *tiny) at(d, now policies.Time, f policies.Fact) {
@@ -95,7 +104,7 @@ func (w *tiny) arrive(d, now policies.Time, th policies.ThreadID) {
 func (w *tiny) run(threads int) {
 	w.thread, w.number = map[policies.AttemptID]policies.ThreadID{}, map[policies.ThreadID]int32{}
 	now := policies.Time(0)
-	w.act(now, w.c.Step(now, []policies.Fact{{Kind: policies.ReplicaUp, Replica: 0}, {Kind: policies.ReplicaUp, Replica: 1}}, nil))
+	w.step(now, []policies.Fact{{Kind: policies.ReplicaUp, Replica: 0}, {Kind: policies.ReplicaUp, Replica: 1}})
 	for th := range policies.ThreadID(threads) {
 		w.arrive(policies.Time(rapid.IntRange(0, 3).Draw(w.t, "start"))*policies.Second, now, th)
 	}
@@ -132,7 +141,7 @@ func (w *tiny) run(threads int) {
 				facts = append(facts, w.ended(now, f)...)
 			}
 		}
-		w.act(now, w.c.Step(now, facts, nil))
+		w.step(now, facts)
 	}
 	if a := w.c.Audit(); a.Live != 0 || a.Waiting != 0 || a.Finished != int64(finished) {
 		w.t.Fatalf("audit %+v", a)
@@ -147,6 +156,12 @@ func (w *tiny) ended(now policies.Time, f policies.Fact) []policies.Fact {
 		return nil
 	}
 	return []policies.Fact{{Kind: policies.ThreadFinished, Thread: th, Session: policies.SessionID(th)}, {Kind: policies.SessionFinished, Session: policies.SessionID(th)}}
+}
+
+func (w *tiny) step(now policies.Time, facts []policies.Fact) {
+	out := w.c.Step(now, facts, nil)
+	w.entries = append(w.entries, policies.Entry{Now: now, Facts: facts, Commands: out})
+	w.act(now, out)
 }
 
 func (w *tiny) act(now policies.Time, out []policies.Command) {
