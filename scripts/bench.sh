@@ -36,21 +36,25 @@ small() {
 		function ratio(fast, slow, what) {
 			if (!(slow in ns)) return
 			if (!header++) print "\n| ratio | |\n| --- | ---: |"
-			printf "| %s, %s | %.3g |\n", what, fast, ns[slow] / ns[fast]
+			x = ns[slow] / ns[fast]
+			printf x < 1000 ? "| %s, %s | %.3g |\n" : "| %s, %s | %.0f |\n", what, fast, x
 		}' "$work/table"
 }
 
 # per_op PATTERN BENCH... sets ns and allocations of one operation of a benchmark. The number of operations grows until they
-# take a quarter of a second.
+# take at least a sixth of a second and about as long as the set-up, so that what set-up varies by is little of it.
 per_op() {
-	local pattern=$1 n=10 base with took
+	local pattern=$1 n=10 base with more
 	shift
 	base=$(cpu "$@" -test.bench "$pattern" -test.benchtime 1x)
 	while :; do
 		with=$(RUNS=1 cpu "$@" -test.bench "$pattern" -test.benchtime "${n}x")
-		took=$(awk -v a="$with" -v b="$base" 'BEGIN { print a - b }')
-		awk -v t="$took" 'BEGIN { exit !(t < 0.15) }' || break
-		n=$(awk -v n="$n" -v t="$took" 'BEGIN { f = t < 0.01 ? 100 : 0.25 / t; printf "%.0f", n * f }')
+		more=$(awk -v a="$with" -v b="$base" -v n="$n" 'BEGIN {
+			t = a - b; want = 0.17 + 0.7 * b
+			if (t < want) printf "%.0f", n * (t < want / 10 ? 10 : 1.4 * want / t)
+		}')
+		[ -n "$more" ] || break
+		n=$more
 	done
 	with=$(cpu "$@" -test.bench "$pattern" -test.benchtime "${n}x")
 	ns=$(awk -v a="$with" -v b="$base" -v n="$n" 'BEGIN { x = (a - b) / (n - 1) * 1e9; printf x < 100 ? "%.3g" : "%.0f", x }')
@@ -116,18 +120,67 @@ run() {
 		}' "$work/stdout"
 	done <"$work/names"
 	echo
-	echo "Loading, with what surrounds it, took $load CPU s, the median of $RUNS."
+	echo "Loading, the ceiling of hits and what else comes before the runs took $load CPU s."
 }
 
 # load measures reading the recorded sessions.
 load() {
 	[ -d ../shared/traces/kv-cache-tester ] || { echo "SKIPPED: the recorded sessions are not beside the repository" >&2; return; }
-	printf '\n## Loading the recorded sessions\n\n`go test ./traces -run %s -bench ReadKVCacheTester -cpu 1 -benchtime 1x -count %s`\n\n' "'^\$'" "$RUNS"
-	$GO test ./traces -run '^$' -bench ReadKVCacheTester -cpu 1 -benchtime 1x -count "$RUNS" | awk '/^Benchmark/ { for (i = 3; i < NF; i += 2) if ($(i+1) == "MB/s") print $i }' |
-		sort -n | awk '{ v[NR] = $1 } END { printf "| | MB/s of JSON, wall clock |\n| --- | ---: |\n| most | %.0f |\n| median | %.0f |\n", v[NR], v[int((NR + 1) / 2)] }'
+	$GO test -c -o "$work/traces.test" ./traces
+	local bench=("$work/traces.test" -test.run '^$' -test.cpu 1 -test.bench '^BenchmarkReadKVCacheTester$') one more
+	one=$(cd traces && cpu "${bench[@]}" -test.benchtime 1x)
+	more=$(cd traces && cpu "${bench[@]}" -test.benchtime 4x)
+	printf '\n## Loading the recorded sessions\n\n`go test ./traces -run %s -bench ReadKVCacheTester -cpu 1`\n\n' "'^\$'"
+	echo '| JSON, MB | CPU s | MB a CPU-second |'
+	echo '| ---: | ---: | ---: |'
+	awk -v one="$one" -v more="$more" '/^Benchmark/ {
+		for (i = 3; i < NF; i += 2) v[$(i+1)] = $i
+		mb = v["MB/s"] * v["ns/op"] / 1e9; c = (more - one) / 3
+		printf "| %.0f | %.3g | %.0f |\n", mb, c, mb / c
+	}' "$work/stdout"
+}
+
+# profile says where the time of three whole runs goes.
+profile() {
+	[ -d ../shared/traces/kv-cache-tester ] || { echo "SKIPPED: the recorded sessions are not beside the repository" >&2; return; }
+	local runs=('replicas=8/rate=0.02/sticky' 'replicas=8/rate=0.1/round-robin' 'replicas=8/rate=0.05/lmetric') i part
+	# Preemption of the running goroutine would take the blame for what the machine's other processes do.
+	export GODEBUG=asyncpreemptoff=1
+	$GO test -c -o "$work/sim.test" ./sim
+	for i in 0 1 2; do
+		(cd sim && "$work/sim.test" -test.run '^$' -test.cpu 1 -test.bench "RealTrace\$/^${runs[i]//\//\$/^}\$" -test.benchtime 8x -test.cpuprofile "$work/$i.prof") >/dev/null
+	done
+	printf '\n## Where the time goes\n\n`GODEBUG=asyncpreemptoff=1 go test ./sim -run %s -bench RealTrace/RUN -cpu 1 -benchtime 8x -cpuprofile FILE`; percent of the samples below the benchmark, callees included, so parts overlap\n\n' "'^\$'"
+	echo "| part | ${runs[0]} | ${runs[1]} | ${runs[2]} |"
+	echo '| --- | ---: | ---: | ---: |'
+	while IFS=: read -r name part; do
+		printf '| %s |' "$name"
+		for i in 0 1 2; do
+			awk -v all="$(sampled "$i" .)" -v x="$(sampled "$i" "$part")" 'BEGIN { printf " %.0f |", 100 * x / all }'
+		done
+		echo
+	done <<-'END'
+		engine, with its pool:sluice/model/engine\.
+		block pool:sluice/model/kv\.
+		law:sluice/model/latency\.
+		decision core and policies:sluice/policies
+		agenda:sim\.\(\*agenda\)
+		catching up with decode runs:sim\.\(\*run\)\.(catchUp|look)
+		of these step by step, for KV events:sim\.\(\*run\)\.creep
+		scrapes:sim\.\(\*run\)\.scrape
+		results, with Parquet:sluice/results\.|parquet-go|zstd
+		Parquet and zstd:parquet-go|zstd
+		summary:results\.\(\*Collector\)\.Summary
+	END
+}
+
+# sampled RUN PART prints the milliseconds of a profile below the benchmark that have PART on the stack.
+sampled() {
+	$GO tool pprof -traces -show_from 'BenchmarkRealTrace.func1' -focus "$2" "$work/sim.test" "$work/$1.prof" 2>/dev/null |
+		awk '/^ +[0-9.]+m?s / { m = $1 ~ /ms$/ ? 1 : 1000; sub(/m?s$/, "", $1); s += $1 * m } END { print s + 0 }'
 }
 
 echo "$(date -u +%F), $($GO env GOVERSION) $($GO env GOOS)/$($GO env GOARCH), $(nproc) cores of $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n1), load $(cut -d' ' -f1 /proc/loadavg)"
-for group in "${@:-engine router pool jump run load}"; do
+for group in "${@:-engine router pool jump run load profile}"; do
 	for g in $group; do $g; done
 done
