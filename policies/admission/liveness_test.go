@@ -34,6 +34,7 @@ func TestEveryTurnFinishes(t *testing.T) {
 					p["initial_requests"] = policies.Value{Number: float64(rapid.IntRange(1, 3).Draw(t, "slots"))}
 				case "thunderagent", "dynamo-session-aware":
 					p["tick_s"] = policies.Value{Number: float64(rapid.IntRange(1, 7).Draw(t, "tick"))}
+					p["timeout_s"] = policies.Value{Number: 100}
 				case "llm-d-saturation":
 					p["detector"] = policies.Value{Text: rapid.SampledFrom([]string{"utilization", "concurrency"}).Draw(t, "detector")}
 					p["fairness"] = policies.Value{Text: rapid.SampledFrom([]string{"global-strict", "program-aware"}).Draw(t, "fairness")}
