@@ -23,7 +23,7 @@ type programRules struct {
 }
 
 // programGate admits programs as far as their tokens fit, pauses some when they have outgrown a replica and places those
-// that it lets back. It is both a gate and a router.
+// that it lets back. It names the replica of every turn that it admits.
 type programGate struct {
 	programRules
 	table table
