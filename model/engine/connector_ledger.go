@@ -24,9 +24,11 @@ type connector interface {
 	settle(e *Engine)
 	// busy keeps the engine stepping.
 	busy() bool
-	// steady is how many more steps, all decodes of the running requests, change nothing here; jumped follows them.
+	// steady is how many more steps, all decodes of the running requests, change nothing here; jumped follows n of them.
+	// settled tells whether looking a waiting request up again, as the last schedule call did, changes nothing.
 	steady(e *Engine) int32
-	jumped()
+	settled(e *Engine, s Slot) bool
+	jumped(n int32)
 }
 
 // ledger is what every connector keeps: lookups and loads of waiting requests, and frees that wait for an output.
@@ -36,7 +38,7 @@ type ledger struct {
 	seq      int64 // steps with work scheduled
 	through  int64 // of these, processed
 
-	Lookups  []Lookup    // of the last Schedule. Valid until the next call.
+	Lookups  []Lookup    // of the last Schedule; a jump leaves them as they are. Valid until the next call.
 	External PrefixStats // since the last TakeExternalStats
 }
 
@@ -203,20 +205,71 @@ func (e *Engine) remaining(s Slot) int32 {
 
 // steadySteps is how many more steps of a run of decodes leave the tier as it is.
 func (e *Engine) steadySteps() int32 {
-	if len(e.ledger.deferred) > 0 {
+	if len(e.ledger.deferred) > 0 || (e.looksAtQueues() && !e.queuesSteady()) {
 		return 0
 	}
-	if int32(len(e.running)) < e.cfg.MaxNumSeqs {
-		if e.waiting.len() > 0 {
-			return 0 // its head is looked up in every step
-		}
-		for _, s := range e.skipped.items[e.skipped.head:] {
-			if e.requests[s].state != loading || e.ledger.side[s].arrived {
-				return 0
+	return e.tier.steady(e)
+}
+
+// looksAtQueues tells whether steps of a run of decodes leave room for more requests.
+func (e *Engine) looksAtQueues() bool {
+	n := int32(len(e.running))
+	return n < e.cfg.MaxNumSeqs && n < e.cfg.MaxBatchedTokens
+}
+
+// queuesSteady tells whether every schedule call of a run of decodes looks at the same waiting requests as the last one did,
+// to the same end, and changes nothing in the tier by it.
+func (e *Engine) queuesSteady() bool {
+	if e.cfg.Priority && e.skipped.len() > 0 && e.waiting.len() > 0 {
+		return false
+	}
+	asked := e.ledger.Lookups
+	for _, q := range [2]*queue{&e.skipped, &e.waiting} {
+		for _, s := range q.items[q.head:] {
+			r := &e.requests[s]
+			switch {
+			case r.stale > 0 || (r.state == loading && e.ledger.side[s].arrived):
+				return false
+			case r.state == loading:
+				continue
+			case r.computed > 0: // it has been loaded and does not fit, as there are never more free blocks in a run
+				return len(asked) == 0
+			case len(asked) == 0 || asked[0].Slot != s || !e.answerStays(r, &asked[0]):
+				return false
+			case !asked[0].Retry: // it does not fit either, and what is behind it is not looked at
+				return len(asked) == 1
 			}
+			asked = asked[1:]
 		}
 	}
-	return e.tier.steady(e)
+	return len(asked) == 0
+}
+
+// answerStays tells whether a request that was looked up, and refused or put off, is so again in every step of a run of
+// decodes. The tier does not change in a run; of what the GPU has, blocks that nobody holds may go.
+func (e *Engine) answerStays(r *request, l *Lookup) bool {
+	if l.Retry && e.ledger.side[l.Slot].jobs > 0 {
+		return true // whatever it finds
+	}
+	for _, s := range e.running {
+		if onPath(r.Path, e.requests[s].Prompt.Stream) {
+			return false // that one may register what this one needs
+		}
+	}
+	if !e.tier.settled(e, l.Slot) {
+		return false
+	}
+	hits, idle := int32(0), int32(0)
+	if e.cfg.PrefixCaching {
+		hits, idle = e.pool.Lookup(r.Path, (r.tokens-1)/e.cfg.BlockTokens)
+	}
+	if idle == 0 {
+		return true
+	}
+	// Fewer hits can turn the tier's answer, but as long as the whole prompt does not fit, and no transfer can put it off,
+	// it is refused whatever the tier has: each idle block that goes is one block less that is free.
+	full := blocksFor(min(r.tokens, e.cfg.MaxModelLen), e.cfg.BlockTokens)
+	return !l.Retry && !e.tier.busy() && e.cfg.ReserveFullISL && full-hits+idle > e.pool.Free()
 }
 
 // jumpedOver counts n steady steps.
@@ -227,6 +280,8 @@ func (e *Engine) jumpedOver(n int32) {
 	for _, s := range e.running {
 		o.side[s].last = o.seq
 	}
-	o.Lookups = o.Lookups[:0]
-	e.tier.jumped()
+	if !e.looksAtQueues() {
+		o.Lookups = o.Lookups[:0]
+	}
+	e.tier.jumped(n)
 }

@@ -315,4 +315,6 @@ func (o *Simple) busy() bool { return false }
 // steady is 0: blocks in transfer are pinned one by one, which a jump does not follow.
 func (o *Simple) steady(*Engine) int32 { return 0 }
 
-func (o *Simple) jumped() {}
+func (o *Simple) settled(*Engine, Slot) bool { return false }
+
+func (o *Simple) jumped(int32) {}

@@ -257,7 +257,20 @@ func (o *Offload) steady(e *Engine) int32 {
 	return max(steps, 0)
 }
 
-// jumped forgets what the last schedule call decided, as n steady steps do.
-func (o *Offload) jumped() { o.Refused, o.Evicted = o.Refused[:0], o.Evicted[:0] }
+func (o *Offload) settled(e *Engine, s Slot) bool {
+	r := &e.requests[s]
+	return o.tier.Settled(o.inChunks(r.Path), o.chunks(e, r))
+}
+
+// jumped forgets what the last schedule call decided, as n steady steps do, and counts their lookups.
+func (o *Offload) jumped(n int32) {
+	o.Refused, o.Evicted = o.Refused[:0], o.Evicted[:0]
+	o.tier.ClearEvicted()
+	for i := range o.Lookups {
+		if o.Lookups[i].Retry {
+			o.Counts.LookupsToBeRetried += int64(n)
+		}
+	}
+}
 
 func (o *Offload) busy() bool { return len(o.live) > 0 }

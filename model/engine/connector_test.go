@@ -26,43 +26,59 @@ func newTiered(cfg Config, o OffloadConfig, pool kv.Pool, late int) *tiered {
 	return x
 }
 
-// turn is one iteration of the engine loop; it returns what happened in a form without block ids.
-func (x *tiered) turn() string {
+// advance is the first half of an iteration of the engine loop. It returns what happened in a form without block ids.
+func (x *tiered) advance() (outcome Outcome, told string) {
 	outcome, st, _ := x.loop.Advance()
+	if st == nil {
+		return outcome, ""
+	}
 	o := x.loop.Offload()
-	told := ""
-	if st != nil {
-		for _, j := range slices.Concat(o.Loads, o.Stores) {
-			x.pending, x.age = append(x.pending, j), append(x.age, 0)
-			told += fmt.Sprintf("job %d load %v slot %d chunks %v blocks %d+%d\n", j.ID, j.Load, j.Slot, j.Chunks, j.First, j.Blocks)
-		}
-		told += fmt.Sprintf("step %d %v admitted %v preempted %v flush %v lookups %v refused %v evicted %v\n", st.Number, st.Entries,
-			x.loop.Admitted, x.loop.Preempted, o.Flush, o.Lookups, o.Refused, evictedChunks(o.Tier().Evicted()))
-		var done []JobID
-		kept := 0
-		for i, j := range x.pending {
-			if x.age[i]++; x.age[i] > x.late || slices.Contains(o.Flush, j.ID) {
-				done = append(done, j.ID)
-			} else {
-				x.pending[kept], x.age[kept] = j, x.age[i]
-				kept++
-			}
-		}
-		x.pending, x.age = x.pending[:kept], x.age[:kept]
-		x.flight = append(x.flight, done)
+	for _, j := range slices.Concat(o.Loads, o.Stores) {
+		x.pending, x.age = append(x.pending, j), append(x.age, 0)
+		told += fmt.Sprintf("job %d load %v slot %d chunks %v blocks %d+%d\n", j.ID, j.Load, j.Slot, j.Chunks, j.First, j.Blocks)
 	}
-	if outcome == Blocked {
-		for _, id := range x.flight[0] {
-			o.Report(id)
+	told += fmt.Sprintf("step %d %v admitted %v preempted %v flush %v lookups %v refused %v evicted %v\n", st.Number, st.Entries,
+		x.loop.Admitted, x.loop.Preempted, o.Flush, o.Lookups, o.Refused, evictedChunks(o.Tier().Evicted()))
+	var done []JobID
+	kept := 0
+	for i, j := range x.pending {
+		if x.age[i]++; x.age[i] > x.late || slices.Contains(o.Flush, j.ID) {
+			done = append(done, j.ID)
+		} else {
+			x.pending[kept], x.age[kept] = j, x.age[i]
+			kept++
 		}
-		x.flight = x.flight[1:]
-		x.loop.Complete()
-		told += fmt.Sprintf("sampled %v finished %v\n", x.loop.Sampled, x.loop.Finished)
 	}
-	p := x.loop.Pool()
+	x.pending, x.age = x.pending[:kept], x.age[:kept]
+	x.flight = append(x.flight, done)
+	return outcome, told
+}
+
+// complete is the second half.
+func (x *tiered) complete() string {
+	for _, id := range x.flight[0] {
+		x.loop.Offload().Report(id)
+	}
+	x.flight = x.flight[1:]
+	x.loop.Complete()
+	return fmt.Sprintf("sampled %v finished %v\n", x.loop.Sampled, x.loop.Finished)
+}
+
+// state is what can be seen between the halves and after them.
+func (x *tiered) state() string {
+	o, p := x.loop.Offload(), x.loop.Pool()
 	t := o.Tier()
-	return told + fmt.Sprintf("free %d cached %d queues %d %d %d tier %d %d %d counts %+v external %+v", p.Free(), p.Cached(),
+	return fmt.Sprintf("free %d cached %d queues %d %d %d tier %d %d %d counts %+v external %+v", p.Free(), p.Cached(),
 		x.loop.Running(), x.loop.Waiting(), x.loop.Skipped(), t.Used(), t.Evictable(), t.Pending(), o.Counts, o.External)
+}
+
+// turn is a whole iteration.
+func (x *tiered) turn() string {
+	outcome, told := x.advance()
+	if outcome == Blocked {
+		told += x.complete()
+	}
+	return told + x.state()
 }
 
 // evictedChunks lists what was evicted, chunk by chunk.
@@ -191,91 +207,6 @@ func connectorWorld(t *rapid.T) {
 		if p := x.loop.Pool(); p.Free() != p.Usable() || tier.Pending() != 0 || tier.Evictable() != tier.Used() || x.loop.Offload().UnderWay() != 0 {
 			t.Fatalf("left behind: %d of %d blocks free, tier with %d chunks, %d evictable, %d pending", p.Free(), p.Usable(), tier.Used(), tier.Evictable(), tier.Pending())
 		}
-	}
-}
-
-// TestConnectorJumps holds an engine that jumps over the steps of decode runs against one that walks, over random worlds
-// with a CPU tier.
-func TestConnectorJumps(t *testing.T) {
-	jumped := int32(0)
-	for range 4 {
-		rapid.Check(t, func(t *rapid.T) {
-			cfg := DefaultConfig()
-			cfg.BlockTokens = 4
-			cfg.MaxBatchedTokens = 64
-			cfg.MaxNumSeqs = rapid.Int32Range(1, 4).Draw(t, "seqs")
-			cfg.Async = rapid.Bool().Draw(t, "async")
-			cfg.MaxModelLen = 1 << 20
-			o := OffloadConfig{
-				CPUConfig:      kv.CPUConfig{Chunks: rapid.Int32Range(2, 40).Draw(t, "chunks"), StoreThreshold: rapid.SampledFrom([]int32{0, 2}).Draw(t, "threshold")},
-				BlocksPerChunk: rapid.Int32Range(1, 3).Draw(t, "blocks per chunk"), PromptOnly: rapid.Bool().Draw(t, "prompt only"),
-				InStep: rapid.Bool().Draw(t, "in step"),
-			}
-			blocks := rapid.Int32Range(40, 80).Draw(t, "blocks")
-			late := rapid.IntRange(0, 6).Draw(t, "latency")
-			walk := newTiered(cfg, o, kv.NewExtent(blocks, true), late)
-			jump := newTiered(cfg, o, kv.NewExtent(blocks, true), late)
-			var tree prefix.Tree
-			streams := []prefix.StreamID{tree.Root(), tree.Root(), tree.Root()}
-			for i := range rapid.IntRange(1, 30).Draw(t, "operations") {
-				if rapid.Bool().Draw(t, "add") {
-					p := prefix.Prefix{Stream: rapid.SampledFrom(streams).Draw(t, "stream"), Tokens: rapid.Int32Range(1, 50).Draw(t, "prompt")}
-					out := rapid.Int32Range(1, 100).Draw(t, "output")
-					p.Stream = tree.Fork(p) // nobody else writes the answer
-					r := Request{ID: int64(i), Prompt: p, MaxTokens: out, Path: tree.Segments(prefix.Prefix{Stream: p.Stream, Tokens: p.Tokens + out}, cfg.BlockTokens, nil)}
-					walk.loop.Add(r)
-					jump.loop.Add(r)
-				}
-				a, b := walk.turn(), jump.turn()
-				if a != b {
-					t.Fatalf("operation %d: walking\n%s\njumping\n%s", i, a, b)
-				}
-				// A run is asked for where the loop blocks.
-				for outcome := Scheduled; len(jump.pending) == 0 && outcome == Scheduled; {
-					idle := func(x *tiered) Outcome {
-						got, st, _ := x.loop.Advance()
-						if st != nil {
-							x.pending = append(x.pending, x.loop.Offload().Loads...)
-							x.pending = append(x.pending, x.loop.Offload().Stores...)
-							x.age = append(x.age, make([]int, len(x.pending)-len(x.age))...)
-							x.flight = append(x.flight, nil)
-						}
-						return got
-					}
-					outcome = idle(jump)
-					idle(walk)
-					if outcome != Blocked {
-						continue
-					}
-					n := jump.loop.DecodeRun().Steps
-					if n > 0 && len(jump.pending) == 0 && !slices.ContainsFunc(jump.flight, func(done []JobID) bool { return len(done) > 0 }) {
-						n = rapid.Int32Range(1, n).Draw(t, "steps")
-						jumped += n
-						jump.loop.Jump(n)
-						for range n {
-							walk.loop.Complete()
-							walk.loop.Advance()
-						}
-					}
-					for _, x := range []*tiered{walk, jump} {
-						for _, id := range x.flight[0] {
-							x.loop.Offload().Report(id)
-						}
-						x.flight = x.flight[1:]
-						x.loop.Complete()
-					}
-				}
-			}
-			for i := 0; walk.loop.HasRequests() || walk.loop.InFlight() > 0; i++ {
-				a, b := walk.turn(), jump.turn()
-				if a != b || i > 20000 {
-					t.Fatalf("draining, step %d: walking\n%s\njumping\n%s", i, a, b)
-				}
-			}
-		})
-	}
-	if jumped < 500 {
-		t.Errorf("only %d steps were jumped over", jumped)
 	}
 }
 
