@@ -53,6 +53,10 @@ func TestDynamoDecayIsRelativeToTheLeast(t *testing.T) {
 	if got := w.peek(r, &policies.Turn{Prompt: prefix.Prefix{Tokens: 160}}); got != 0 {
 		t.Errorf("went to %d, want 0: as much is pending everywhere, so its credit is whole", got)
 	}
+	u := &policies.Turn{Prompt: prefix.Prefix{Tokens: 161}}
+	if s := r.(policies.Scored).Scores(w.now, w.view(), u, nil); s[0].Score != (1600+161)/16.-10 || s[1].Score != (1600+161)/16. {
+		t.Errorf("costs %v and %v", s[0].Score, s[1].Score)
+	}
 }
 
 func TestDynamoDrawsAmongEqualCosts(t *testing.T) {
@@ -135,10 +139,15 @@ func TestDynamoWithoutEvents(t *testing.T) {
 			}
 		}
 		w.now = 0
-		w.step(policies.Fact{Kind: policies.ReplicaDown, Replica: first})
-		w.step(policies.Fact{Kind: policies.ReplicaUp, Replica: first})
-		if got := w.peek(r, u); got == first {
-			t.Errorf("%v: went back to %d, which has lost everything and has more to do", p, got)
+		for _, lost := range []policies.FactKind{policies.ReplicaDown, policies.ReplicaRestarted, policies.BlocksCleared} {
+			r.(*dynamo).cost.sent(0, w.view(), u, first)
+			if got := w.peek(r, u); got != first {
+				t.Fatalf("%v: went to %d, want %d, which was sent it", p, got, first)
+			}
+			r.Observe(0, w.view(), &policies.Fact{Kind: lost, Replica: first})
+			if got := w.peek(r, u); got == first {
+				t.Errorf("%v: went back to %d, which has lost everything and has more to do (fact %d)", p, got, lost)
+			}
 		}
 	}
 	// A replica that says what it holds is believed, one that says nothing is not thought empty.

@@ -160,6 +160,7 @@ func TestLLMDApproximatePrefixes(t *testing.T) {
 	home, _ = r2.Route(w.now, w.view(), u)
 	want = []float64{0, 0, 0}
 	want[home] = 1
+	u.Prompt.Tokens = 200000
 	near(t, "beyond the limit", want, scored(w, r2, u))
 	w.step(policies.Fact{Kind: policies.ReplicaDown, Replica: home})
 	w.step(policies.Fact{Kind: policies.ReplicaUp, Replica: home})
@@ -195,6 +196,11 @@ func TestLLMDNoHitLRU(t *testing.T) {
 	near(t, "ranks", want, scored(w, r, fresh))
 	known := &policies.Turn{Prompt: prefix.Prefix{Stream: 1, Tokens: 1000}}
 	near(t, "held somewhere", []float64{.5, .5, .5, .5}, scored(w, r, known))
+	r.Route(w.now, w.view(), known)
+	near(t, "ranks after a prompt that was held", want, scored(w, r, fresh))
+	w.step(policies.Fact{Kind: policies.ReplicaDown, Replica: order[1]})
+	want[order[0]], want[order[1]], want[order[2]], want[order[3]] = 1, 0, .5, 0
+	near(t, "ranks of those that are up", want, scored(w, r, fresh))
 }
 
 func TestLLMDSessionAffinity(t *testing.T) {

@@ -207,8 +207,8 @@ func rankedScore(rank, n int) int64 {
 // sessionAffinity: 1 where the session's last turn went.
 type sessionAffinity struct{ places }
 
-func (s *sessionAffinity) Score(now policies.Time, v *policies.View, t *policies.Turn, dst []int64) {
-	if r, ok := s.get(now, int32(t.Session)); ok && v.IsUp(r) {
+func (s *sessionAffinity) Score(now policies.Time, _ *policies.View, t *policies.Turn, dst []int64) {
+	if r, ok := s.get(now, int32(t.Session)); ok {
 		dst[r] = policies.ScoreOne
 	}
 }

@@ -129,6 +129,10 @@ func TestPrebleCosts(t *testing.T) {
 	if got := w.r.explore(up, hits, 2001); got != 1 {
 		t.Errorf("went to %d: 2.001/2 s of eviction is more than 1 s of work", got)
 	}
+	w.r.sums = make([]windowSums, 2)
+	if got := w.r.explore(up, []int32{0, 1}, 2000); got != 1 {
+		t.Errorf("went to %d, want 1, which has a token less to compute", got)
+	}
 	// The mean output replaces the default once there is one.
 	a := w.lease(0, 10)
 	w.step(policies.Fact{Kind: policies.Finished, Attempt: a, OutputTokens: 200})
