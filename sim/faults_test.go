@@ -456,3 +456,33 @@ func TestFaultAtTheEndOfAStep(t *testing.T) {
 		}
 	}
 }
+
+// TestScrapesOnDemand holds scrapes that are taken when somebody decides equal to scrapes that are all taken: a fault that
+// strikes nobody makes the simulator take them all.
+func TestScrapesOnDemand(t *testing.T) {
+	lazy := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		c := randomWorld(t, rt)
+		if c == nil {
+			return
+		}
+		g := &c.Signals
+		c.Faults, g.ScrapeDelayPS, g.ScrapeJitterPS, g.ScrapeLoss = nil, 0, 0, 0
+		g.ScrapePS = seconds(rapid.SampledFrom([]float64{0.02, 0.7, 15}).Draw(rt, "scrape"))
+		c.Router = policy(t, "router", rapid.SampledFrom([]string{"vllm-dp", "lmetric"}).Draw(rt, "router"))
+		c.RouterParams = c.Router.Resolve(nil)
+		some, someTotals := simulate(t, c)
+		c.Faults = []Fault{{Kind: ClientDisconnect}}
+		all, allTotals := simulate(t, c)
+		if someTotals.Events < allTotals.Events {
+			lazy++
+		}
+		someTotals.Events, someTotals.PolicySteps = allTotals.Events, allTotals.PolicySteps
+		if !reflect.DeepEqual(some, all) || !reflect.DeepEqual(someTotals, allTotals) {
+			rt.Fatalf("rows differ")
+		}
+	})
+	if lazy == 0 {
+		t.Error("every scrape was taken in every world")
+	}
+}

@@ -111,9 +111,7 @@ func (r *run) setUp() {
 	r.totals.Turns += int64(len(r.turns))
 	r.makeCore()
 	r.planFaults()
-	if r.needs&(policies.NeedsSamples|policies.NeedsProgress) != 0 {
-		r.agenda.push(0, scrapeDue, 0, 0)
-	}
+	r.planScrapes()
 	r.arrange()
 }
 
@@ -210,7 +208,7 @@ func (r *run) instant() {
 			r.handle(r.agenda.pop())
 		}
 		if len(r.facts) > 0 || r.core.NextWake() <= policyTime(r.now) {
-			if !r.looks || r.lookAll() {
+			if (!r.looks || r.lookAll()) && r.readScrapes() {
 				r.decide()
 			}
 			continue

@@ -77,6 +77,15 @@ func (p *replica) endedBefore(t int64) int32 {
 // catchUp brings a replica up to t: it accounts for the steps of its run that ended before t, and closes the intervals of
 // its series that end at or before t.
 func (r *run) catchUp(i int32, t int64) {
+	if r.scrapes.lazy && t > 0 {
+		period := r.cfg.Signals.ScrapePS
+		r.reachScrape(i, (t-1)/period*period)
+	}
+	r.advance(i, t)
+}
+
+// advance is catchUp without regard to scrapes.
+func (r *run) advance(i int32, t int64) {
 	p := &r.replicas[i]
 	for {
 		edge := p.series.edge()

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/sluice-sim/sluice/exact"
 	"github.com/sluice-sim/sluice/policies"
 )
@@ -24,11 +26,79 @@ type scrapes struct {
 	free    []int32
 	current []int32 // by replica: slot in this round, -1 for none
 	idle    int     // rounds in a row in which nothing else was on the agenda
+
+	lazy bool  // scrapes are taken when the policies next decide
+	read int64 // when the last one that they saw was due
+	due  []policies.Fact
 }
 
 // maxIdleScrapes is how many scrapes are taken in a row when nothing else will ever happen; a run that then still has
 // turns to do is stuck.
 const maxIdleScrapes = 10_000
+
+// planScrapes begins to scrape if the policies need it. Where nobody acts on a sample but when a turn has to go somewhere,
+// and every sample is there when it is taken, a decision needs only the last one before it, so no more are taken. A gate
+// that needs samples may act on each of them.
+func (r *run) planScrapes() {
+	if r.needs&(policies.NeedsSamples|policies.NeedsProgress) == 0 {
+		return
+	}
+	c := r.cfg
+	g := &c.Signals
+	r.scrapes.lazy = r.needs&policies.NeedsProgress == 0 && c.Gate.Signals(c.GateParams)&policies.NeedsSamples == 0 &&
+		g.ScrapeDelayPS == 0 && g.ScrapeJitterPS == 0 && g.ScrapeLoss == 0 && len(c.Faults) == 0
+	if r.scrapes.read = -1; !r.scrapes.lazy {
+		r.agenda.push(0, scrapeDue, 0, 0)
+	}
+}
+
+// readScrapes hands the policies the scrapes that were due last, if they have not seen them. They are told before what
+// else is true now, unless that is the same moment. It reports false, and is called again, where a step that ends at
+// this moment has to end first.
+func (r *run) readScrapes() bool {
+	s := &r.scrapes
+	if !s.lazy {
+		return true
+	}
+	at := r.now / r.cfg.Signals.ScrapePS * r.cfg.Signals.ScrapePS
+	if at == s.read {
+		return true
+	}
+	if at == r.now && !r.lookAll() {
+		return false
+	}
+	s.read = at
+	s.due = s.due[:0]
+	for i := range r.replicas {
+		x := r.sampleOf(int32(i))
+		if at < r.now {
+			r.reachScrape(int32(i), at)
+			x = r.replicas[i].scraped
+		}
+		x.At = policyTime(at)
+		s.due = append(s.due, policies.Fact{Kind: policies.MetricsSampled, Replica: policies.ReplicaID(i), Sample: x})
+	}
+	if at == r.now {
+		r.facts = append(r.facts, s.due...)
+	} else {
+		r.facts = slices.Insert(r.facts, 0, s.due...)
+	}
+	return true
+}
+
+// reachScrape keeps what the scrape of replica i at a moment finds, before anything later happens to it.
+func (r *run) reachScrape(i int32, at int64) {
+	p := &r.replicas[i]
+	if at < p.nextScrape {
+		return
+	}
+	r.advance(i, at)
+	if p.decoding.active { // a step that ends with the scrape counts
+		r.jump(i, p.endedBefore(at+1))
+	}
+	p.scraped = r.sampleOf(i)
+	p.nextScrape = at + 1
+}
 
 // scrape samples the metrics of every replica, as its last finished step left them, and the progress of what runs. Each
 // sample arrives after the delay and its own jitter; some are lost.
