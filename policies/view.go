@@ -255,7 +255,11 @@ func (v *View) setSample(r ReplicaID, s Sample) bool {
 	if !v.has(r) || v.replicas[r].state == Down || (v.replicas[r].sample.Has != 0 && s.At < v.replicas[r].sample.At) {
 		return false
 	}
-	v.replicas[r].sample = s
-	v.changes.note(r)
+	last := &v.replicas[r].sample
+	last.At = s.At
+	if *last != s {
+		*last = s
+		v.changes.note(r)
+	}
 	return true
 }

@@ -363,3 +363,49 @@ func TestRoutersAgainstLookingAtAll(t *testing.T) {
 		}
 	})
 }
+
+// Signals that a router says it does not read change none of its decisions.
+func TestSMetricReadsNoMoreThanItSays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := policies.Params{
+			"spill": text(rapid.SampledFrom(spillNames).Draw(t, "spill")), "gate": text(rapid.SampledFrom(gateNames).Draw(t, "gate")),
+			"batch": text(rapid.SampledFrom(batchNames).Draw(t, "batch")), "decode_mask": boolean(rapid.Bool().Draw(t, "mask")),
+			"drain_per_s": number(rapid.SampledFrom([]float64{0, 300}).Draw(t, "drain")), "gamma": number(.2),
+		}
+		needs := SMetric().Signals(p)
+		var views [2]*world
+		for i := range views {
+			views[i] = newWorld(nil, 6, nil)
+		}
+		both := func(f func(w *world)) { f(views[0]); f(views[1]) }
+		a, b := build(SMetric(), p, policies.Capability{}), build(SMetric(), p, policies.Capability{})
+		for range rapid.IntRange(1, 40).Draw(t, "facts") {
+			r := policies.ReplicaID(rapid.IntRange(0, 5).Draw(t, "replica"))
+			n := int32(rapid.IntRange(1, 3).Draw(t, "n"))
+			switch rapid.IntRange(0, 4).Draw(t, "kind") {
+			case 0:
+				both(func(w *world) { w.lease(r, 100*n) })
+			case 1:
+				both(func(w *world) { w.decode(r, 100*n) })
+			case 2:
+				both(func(w *world) { w.store(r, 4*n) })
+			case 3:
+				views[0].sample(r, n, 0)
+				if needs&policies.NeedsSamples != 0 {
+					views[1].sample(r, n, 0)
+				}
+			case 4:
+				f := policies.Fact{Kind: policies.TokensProgressed, Attempt: policies.AttemptID(n), OutputTokens: 50 * n}
+				views[0].step(f)
+				if needs&policies.NeedsProgress != 0 {
+					views[1].step(f)
+				}
+			}
+			u := &policies.Turn{Thread: 99, Number: n, Prompt: prefix.Prefix{Stream: 0, Tokens: 150}}
+			to, _ := a.Route(views[0].now, views[0].view(), u)
+			if got, _ := b.Route(views[1].now, views[1].view(), u); got != to {
+				t.Fatalf("%v goes to %d, without the signals that it does not name to %d", p, to, got)
+			}
+		}
+	})
+}

@@ -53,10 +53,11 @@ var (
 
 func smetricDeclaration(name, doc string, gate smetricGate, spill smetricSpill) policies.Declaration {
 	return policies.Declaration{
-		Name:   name,
-		Doc:    doc,
-		Source: "arXiv 2607.08565; spec: policies 3.11",
-		Needs:  policies.NeedsSamples | policies.NeedsKVEvents | policies.NeedsProgress,
+		Name:      name,
+		Doc:       doc,
+		Source:    "arXiv 2607.08565; spec: policies 3.11",
+		Needs:     policies.NeedsSamples | policies.NeedsKVEvents | policies.NeedsProgress,
+		NeedsWith: smetricSignals,
 		Missing: "Without a sample the turns in flight count. Without KV events a thread's last turn is taken to be resident where it went, and nothing else. " +
 			"Without a prefill rate the budget gates judge by overload and the decode mask is off; without the context at which attention doubles, attention costs nothing. " +
 			"Without progress a decode counts as having produced one token.",
@@ -78,6 +79,21 @@ func smetricDeclaration(name, doc string, gate smetricGate, spill smetricSpill) 
 		},
 		NewRouter: newSMetric,
 	}
+}
+
+// smetricSignals is what is read with the knobs p: samples only for the number of requests, progress for the tokens that
+// decode, which the budget gates go by where there is no rate.
+func smetricSignals(p policies.Params) policies.Signals {
+	needs := policies.NeedsKVEvents
+	spill := p["spill"].Text
+	if (spill == spillNames[spillLMetric] || spill == spillNames[spillLMetricAttention]) && batchOf(p) != batchLedger {
+		needs |= policies.NeedsSamples
+	}
+	loads := spill == spillNames[spillLoad] || spill == spillNames[spillDynamo]
+	if loads || p["decode_mask"].Bool || p["gate"].Text == gateNames[gateOverload] || p["drain_per_s"].Number == 0 {
+		needs |= policies.NeedsProgress
+	}
+	return needs
 }
 
 type smetric struct {
