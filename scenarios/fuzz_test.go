@@ -19,6 +19,7 @@ func FuzzScenario(f *testing.F) {
 	f.Add(small, "policy.gate=session")
 	f.Add(small+"clients: {timeout_s: 1e-3, retries: 3}\n", "slo.ttft_s=1e5")
 	f.Add(strings.Replace(small, "model: m", `model: "a: b\t#\u00e9"`, 1), "cluster.gpu=- x")
+	f.Add(small+"faults: [{kind: slow_replica, at_s: 1e-3, factor: 2}, {kind: lost_release, at_s: 0, count: 3}]\n", "faults=[{kind: replica_down, at_s: 5, for_s: 0.5}]")
 	f.Add("a: [[[[", "=")
 	f.Fuzz(func(t *testing.T, text, set string) {
 		s, err := Parse("fuzz.yaml", []byte(text))

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-sim/sluice/results"
 )
 
-// TestLeaseLeakRushesToTheRestarted is acceptance case AC09, from issue 215 of a router's tracker (router#215): 2 % of
+// TestLeaseLeakRushesToTheRestarted is acceptance case AC09, from vllm-project/router issue 215: 2 % of
 // the requests are cancelled, and each cancel leaks one count of the router's ledger. Every replica leaks alike, so
 // nothing shows, until one restarts and counts from zero again: then at least 90 % of new prefixes go there until it has
 // as many in flight as the others have leaked. Without the leak it gets at most 1.5 times its fair share. The audit

@@ -389,6 +389,11 @@ func TestFaultsAreDeterministic(t *testing.T) {
 	if !reflect.DeepEqual(a, b) || !reflect.DeepEqual(aTotals, bTotals) {
 		t.Error("two runs of one configuration differ")
 	}
+	c.ReferencePool = true
+	if b, _ = simulate(t, c); !reflect.DeepEqual(a, b) {
+		t.Error("the reference pool gives other rows")
+	}
+	c.ReferencePool = false
 	c.Seed++
 	if other, _ := simulate(t, c); reflect.DeepEqual(a, other) {
 		t.Error("another seed draws the same")
