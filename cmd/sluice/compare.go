@@ -17,6 +17,7 @@ import (
 // compareFlags are the flags of compare beside those of run.
 type compareFlags struct {
 	varies []string
+	arms   []string
 	bounds bool
 	seeds  int
 	jobs   int
@@ -35,12 +36,15 @@ func compareCommand() *cobra.Command {
 		Long: `compare simulates a scenario once for every value of the varied keys, with the same trace and the same draws, writes one
 results folder and prints a table with one column for each arm and the differences to the first. Several --vary make a grid.
 
+--arm adds one arm with a name and values of its own, so that every policy can have its own knobs.
+
 --bounds adds two arms that say how far the others are from the best possible: the first arm's scenario under the oracle
 router (exact residency, exact load, true output lengths; greedy), and the same with an infinite cache.
 --seeds N repeats every arm with N seeds; differences are then paired by seed and printed with 95 % intervals.`,
 		Example: `  sluice compare demo --vary policy.router=round-robin,sticky,lmetric,smetric
   sluice compare my.yaml --vary policy.gate=none,session --vary policy.gate.high_watermark=0.7,0.85 --seeds 5
-  sluice compare my.yaml --vary arrivals.rate_per_s=0.1,0.2,0.4 --bounds --csv`,
+  sluice compare my.yaml --vary arrivals.rate_per_s=0.1,0.2,0.4 --bounds --csv
+  sluice compare demo --arm 'default: policy.router=llm-d' --arm 'tuned: policy.router=llm-d,policy.router.queue_weight=1'`,
 		Args:              argsNamed("SCENARIO"),
 		ValidArgsFunction: completeScenario,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -68,6 +72,7 @@ router (exact residency, exact load, true output lengths; greedy), and the same 
 	cmd.Flags().BoolVar(&compare.mode.decisions, "decisions", false, "write every decision of every arm to decisions.jsonl in the arm's folder")
 	f := cmd.Flags()
 	f.StringArrayVar(&compare.varies, "vary", nil, "one arm for each value of a key, `path=value,value`; repeatable")
+	f.StringArrayVar(&compare.arms, "arm", nil, "one more arm, `name: path=value,path=value`; repeatable")
 	f.BoolVar(&compare.bounds, "bounds", false, "add the arms oracle and infinite-cache")
 	f.IntVar(&compare.seeds, "seeds", 1, "number of seeds, counted up from the scenario's")
 	f.IntVar(&compare.jobs, "jobs", runtime.NumCPU(), "runs at a time")
@@ -99,23 +104,14 @@ func planComparison(cmd *cobra.Command, flags *scenarioFlags, compare *compareFl
 	if compare.jobs < 1 {
 		return nil, usage(cmd, fmt.Sprintf("--jobs %d: expected at least 1", compare.jobs))
 	}
-	if len(compare.varies) == 0 && !compare.bounds {
-		return nil, usage(cmd, "expected --vary path=value,value or --bounds; sluice run simulates a single arm")
+	if len(compare.varies) == 0 && len(compare.arms) == 0 && !compare.bounds {
+		return nil, usage(cmd, "expected --vary path=value,value, --arm or --bounds; sluice run simulates a single arm")
 	}
 	base, err := flags.load(cmd, name)
 	if err != nil {
 		return nil, err
 	}
-	arms, err := scenarios.Grid(base, compare.varies)
-	if err == nil && compare.bounds {
-		var bounds []scenarios.Arm
-		bounds, err = scenarios.Bounds(arms[0].Scenario)
-		for _, bound := range bounds {
-			if !slices.ContainsFunc(arms, func(a scenarios.Arm) bool { return a.Scenario.Digest() == bound.Scenario.Digest() }) {
-				arms = append(arms, bound)
-			}
-		}
-	}
+	arms, err := compare.expand(base)
 	if err != nil {
 		return nil, badInput(err)
 	}
@@ -139,6 +135,39 @@ func planComparison(cmd *cobra.Command, flags *scenarioFlags, compare *compareFl
 	}
 	p.digest = hex.EncodeToString(h.Sum(nil)[:6])
 	return p, nil
+}
+
+// expand is the arms of a comparison: the grid, then the named arms, then the bounds of the first of all these. A bound
+// that is an arm already is not added.
+func (f *compareFlags) expand(base *scenarios.Scenario) ([]scenarios.Arm, error) {
+	named, err := scenarios.Named(base, f.arms)
+	if err != nil {
+		return nil, err
+	}
+	var arms []scenarios.Arm
+	if len(f.varies) > 0 || len(named) == 0 {
+		if arms, err = scenarios.Grid(base, f.varies); err != nil {
+			return nil, err
+		}
+	}
+	arms = append(arms, named...)
+	if f.bounds {
+		bounds, err := scenarios.Bounds(arms[0].Scenario)
+		if err != nil {
+			return nil, err
+		}
+		for _, bound := range bounds {
+			if !slices.ContainsFunc(arms, func(a scenarios.Arm) bool { return a.Scenario.Digest() == bound.Scenario.Digest() }) {
+				arms = append(arms, bound)
+			}
+		}
+	}
+	for i, arm := range arms {
+		if slices.ContainsFunc(arms[:i], func(a scenarios.Arm) bool { return a.Name == arm.Name }) {
+			return nil, fmt.Errorf("two arms are called %s; give one of them another name with --arm", arm.Name)
+		}
+	}
+	return arms, nil
 }
 
 // run simulates the plan into its folder, or finds the results there.
