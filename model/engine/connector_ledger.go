@@ -269,7 +269,7 @@ func (e *Engine) answerStays(r *request, l *Lookup) bool {
 	// Fewer hits can turn the tier's answer, but as long as the whole prompt does not fit, and no transfer can put it off,
 	// it is refused whatever the tier has: each idle block that goes is one block less that is free.
 	full := blocksFor(min(r.tokens, e.cfg.MaxModelLen), e.cfg.BlockTokens)
-	return !l.Retry && !e.tier.busy() && e.cfg.ReserveFullISL && full-hits+idle > e.pool.Free()
+	return !e.tier.busy() && e.cfg.ReserveFullISL && full-hits+idle > e.pool.Free()
 }
 
 // jumpedOver counts n steady steps.

@@ -107,13 +107,10 @@ func (t *ExtentCPUTier) Match(path []prefix.Segment, from, to int32) (end int32,
 
 // Settled implements CPUTier.
 func (t *ExtentCPUTier) Settled(path []prefix.Segment, to int32) bool {
-	if t.lists[recentGhosts].len == 0 && t.lists[frequentGhosts].len == 0 {
-		return true
-	}
 	for _, s := range path {
 		hi := min(s.Hi, to)
-		for i := t.find(s.Stream, s.Lo); i != nowhere && t.pieces[i].lo < hi; i = t.pieces[i].right {
-			if t.ghost(i) {
+		for i := t.find(s.Stream, s.Lo); t.cfg.ARC && i != nowhere && t.pieces[i].lo < hi; i = t.pieces[i].right {
+			if shifts(t.pieces[i].in, t.target, t.cfg.Chunks) {
 				return false
 			}
 		}
@@ -150,15 +147,10 @@ func (t *ExtentCPUTier) touch(i int32) {
 		to = frequent
 	case x.in == recentGhosts:
 		step := max(1, float64(t.lists[frequentGhosts].len)/float64(t.lists[recentGhosts].len))
-		limit := float64(t.cfg.Chunks)
-		for n := x.hi - x.lo; n > 0 && t.target < limit; n-- {
-			t.target = min(t.target+step, limit)
-		}
+		t.target = addTimes(t.target, step, x.hi-x.lo, float64(t.cfg.Chunks))
 	case x.in == frequentGhosts:
 		step := max(1, float64(t.lists[recentGhosts].len)/float64(t.lists[frequentGhosts].len))
-		for n := x.hi - x.lo; n > 0 && t.target > 0; n-- {
-			t.target = max(t.target-step, 0)
-		}
+		t.target = addTimes(t.target, -step, x.hi-x.lo, 0)
 	}
 	t.unlink(i)
 	t.push(to, i, false)

@@ -236,6 +236,37 @@ func TestExtentCPUTierLong(t *testing.T) {
 	}
 }
 
+// TestAddTimes holds the sums done at once against those done one by one.
+func TestAddTimes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		chunks := float64(rapid.Int32Range(1, 1<<20).Draw(t, "chunks"))
+		count := rapid.Int32Range(1, 5000)
+		ratio := rapid.Custom(func(t *rapid.T) float64 {
+			return max(1, float64(count.Draw(t, "one"))/float64(count.Draw(t, "other")))
+		})
+		x := 0.0
+		for range 5 {
+			n, step := rapid.Int32Range(1, 20000).Draw(t, "times"), ratio.Draw(t, "step")
+			want, got := x, 0.0
+			if rapid.Bool().Draw(t, "up") {
+				for range n {
+					want = min(want+step, chunks)
+				}
+				got = addTimes(x, step, n, chunks)
+			} else {
+				for range n {
+					want = max(want-step, 0)
+				}
+				got = addTimes(x, -step, n, 0)
+			}
+			if got != want {
+				t.Fatalf("%v and %d times %v up to %v: %v, expected %v", x, n, step, chunks, got, want)
+			}
+			x = want
+		}
+	})
+}
+
 // TestSettled holds what Settled says to the reference: matching and touching paths a second time, one after the other,
 // changes no list and no target if each is settled.
 func TestSettled(t *testing.T) {

@@ -1,5 +1,7 @@
 package kv
 
+import "math"
+
 func (t *ReferenceCPUTier) clearLists() {
 	for l := range t.lists {
 		t.lists[l] = cpuList{head: nowhere, tail: nowhere}
@@ -132,4 +134,43 @@ func (t *ReferenceCPUTier) trim(l listID) {
 		t.unlink(i)
 		t.drop(i)
 	}
+}
+
+// shifts tells whether touching a chunk of list l moves ARC's target.
+func shifts(l listID, target float64, chunks int32) bool {
+	return (l == recentGhosts && target < float64(chunks)) || (l == frequentGhosts && target > 0)
+}
+
+// addTimes adds step, at least 1 or at most -1, to x, not negative and below 2^31, n times, rounding every sum, and stops at
+// the limit in its direction.
+//
+// Between two powers of two floats have one distance, so that every sum is rounded like the one before, unless it lies
+// halfway between two floats: there the sums are done at once.
+func addTimes(x, step float64, n int32, limit float64) float64 {
+	for n > 0 && x != limit {
+		next := x + step
+		if (step > 0) == (next >= limit) {
+			return limit
+		}
+		_, exponent := math.Frexp(x) // x is from half of 2^exponent to under it
+		edge := math.Ldexp(1, exponent)
+		if step < 0 {
+			edge /= 2
+		}
+		d := next - x
+		x = next
+		n--
+		if math.Abs(step-d) == math.Ldexp(1, exponent-54) {
+			continue
+		}
+		room := (edge - next) / d // none if next is over the edge
+		if step > 0 {
+			room = min(room, (limit-next)/d)
+		}
+		if k := min(n, int32(room)-1); k > 0 {
+			x += float64(float64(k) * d)
+			n -= k
+		}
+	}
+	return x
 }

@@ -41,15 +41,14 @@ func (t *ReferenceCPUTier) Match(path []prefix.Segment, from, to int32) (end int
 // Touch implements CPUTier.
 func (t *ReferenceCPUTier) Touch(path []prefix.Segment, to int32) { t.touch(t.expand(path, 0, to)) }
 
-// Settled implements CPUTier. Lookups are counted where there is a threshold, and every touch of a chunk that ARC has
-// evicted counts.
+// Settled implements CPUTier.
 func (t *ReferenceCPUTier) Settled(path []prefix.Segment, to int32) bool {
 	if t.cfg.StoreThreshold >= 2 {
 		return false
 	}
 	if t.cfg.ARC {
 		for _, k := range t.expand(path, 0, to) {
-			if i := t.index.get(k); i != nowhere && t.ghost(i) {
+			if i := t.index.get(k); i != nowhere && shifts(t.entries[i].in, t.target, t.cfg.Chunks) {
 				return false
 			}
 		}
