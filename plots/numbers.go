@@ -2,6 +2,7 @@ package plots
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -20,7 +21,7 @@ type LinePanel struct {
 	Lines []Line
 }
 
-// Line is one line; points are drawn in the order of x.
+// Line is one line; its points may be in any order.
 type Line struct {
 	Name   string
 	Points []Point
@@ -69,6 +70,7 @@ func DrawLines(out, title, subtitle string, panels []LinePanel) error {
 				points[k] = plotter.XY(pt)
 				top = max(top, pt.Y)
 			}
+			slices.SortStableFunc(points, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
 			style := lineStyle(styles[l.Name])
 			glyph := draw.GlyphStyle{Color: style.Color, Radius: vg.Points(2), Shape: draw.CircleGlyph{}}
 			p.Add(&plotter.Line{XYs: points, LineStyle: style}, &plotter.Scatter{XYs: points, GlyphStyle: glyph})

@@ -55,3 +55,22 @@ func TestNumberFigures(t *testing.T) {
 		t.Error("a map without values")
 	}
 }
+
+// The order in which points were added does not show.
+func TestLinesGoFromLeftToRight(t *testing.T) {
+	draw := func(xs ...float64) string {
+		var panel LinePanel
+		for _, x := range xs {
+			panel.Add("line", x, x*x)
+		}
+		out := filepath.Join(t.TempDir(), "x.svg")
+		if err := DrawLines(out, "t", "s", []LinePanel{panel}); err != nil {
+			t.Fatal(err)
+		}
+		data, _ := os.ReadFile(out)
+		return string(data)
+	}
+	if draw(1, 2, 3) != draw(3, 1, 2) {
+		t.Error("another order of points gives another figure")
+	}
+}
