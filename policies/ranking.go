@@ -4,7 +4,8 @@ package policies
 // them, and finds exactly the one that looking at all of them would find. It sorts replicas into groups in which a prompt
 // hits equally and the router's two figures A and B are equal, so that within a group the score depends on the key alone
 // and never falls while the key grows. A group's smallest key and those that tie with it are at hand (see tournaments).
-// The few replicas that hold more of a prompt than their class are judged one by one.
+// The few replicas that hold more of a prompt than their class are judged one by one; and so are all where there are more
+// groups than a quarter of the replicas, as when every replica holds other parts of many shared prompts.
 //
 // A decision costs the groups, the holders of the prompt's first stream that is not wide, and, for every replica that
 // changed since the last one, the logarithm of their number. Nothing is done until a router asks. The zero value is not
@@ -28,6 +29,8 @@ type Ranking struct {
 	sets    tournaments
 
 	query  uint32
+	each   bool // every replica is judged by itself: groups are too many to help
+	hits   []int32
 	more   []exception
 	ties   []ReplicaID
 	active []below

@@ -23,6 +23,16 @@ func (k *Ranking) Ask(v *View, t *Turn) {
 	k.sync(v)
 	k.query++
 	k.more = k.more[:0]
+	if k.each = 4*len(k.live) > len(v.up); k.each {
+		if len(k.hits) != v.Replicas() {
+			k.hits = make([]int32, v.Replicas())
+		}
+		v.EstimateHits(t, k.hits)
+		for _, r := range v.up {
+			k.more = append(k.more, exception{r, k.hits[r]})
+		}
+		return
+	}
 	x := &v.index
 	for _, i := range k.live {
 		g := &k.groups[i]
@@ -58,6 +68,9 @@ func (k *Ranking) Longest() (home ReplicaID, hit int32) {
 			home, hit = e.replica, e.hit
 		}
 	}
+	if k.each {
+		return home, hit
+	}
 	for _, i := range k.live {
 		b := k.under(i)
 		if home != NoReplica && b.g.Hit < hit {
@@ -82,6 +95,9 @@ func (k *Ranking) Lowest(score Score) ReplicaID {
 			to = r
 		}
 	}
+	if k.each {
+		return to
+	}
 	for _, i := range k.live {
 		if r := k.sets.first(k.under(i), 0, best, score); r != NoReplica && (to == NoReplica || r < to) {
 			to = r
@@ -97,6 +113,9 @@ func (k *Ranking) InTurn(score Score, turn uint64) (to ReplicaID, ties int) {
 		return NoReplica, 0
 	}
 	best := k.best(score)
+	if k.each { // in ascending order
+		return k.ties[turn%uint64(len(k.ties))], len(k.ties)
+	}
 	k.active, ties = k.active[:0], len(k.ties)
 	for _, i := range k.live {
 		b := k.under(i)
@@ -138,20 +157,31 @@ func (k *Ranking) InTurn(score Score, turn uint64) (to ReplicaID, ties int) {
 // would have it in their group too: those are counted there.
 func (k *Ranking) best(score Score) int64 {
 	best := noKey
-	for _, i := range k.live {
-		b := k.under(i)
-		best = min(best, score(b.g, k.sets.nodes[b.node].min))
-	}
-	for _, e := range k.more {
-		best = min(best, k.own(e, score))
-	}
 	k.ties = k.ties[:0]
 	for _, e := range k.more {
-		s := &k.seats[e.replica]
-		if k.own(e, score) == best && score(k.under(s.group).g, s.place.Key) > best {
+		switch s := k.own(e, score); {
+		case s < best:
+			best, k.ties = s, append(k.ties[:0], e.replica)
+		case s == best:
 			k.ties = append(k.ties, e.replica)
 		}
 	}
+	if k.each {
+		return best
+	}
+	for _, i := range k.live {
+		b := k.under(i)
+		if s := score(b.g, k.sets.nodes[b.node].min); s < best {
+			best, k.ties = s, k.ties[:0]
+		}
+	}
+	alone := k.ties[:0]
+	for _, r := range k.ties {
+		if s := &k.seats[r]; score(k.under(s.group).g, s.place.Key) > best {
+			alone = append(alone, r)
+		}
+	}
+	k.ties = alone
 	return best
 }
 
