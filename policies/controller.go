@@ -15,7 +15,8 @@ type ControllerConfig struct {
 	Capabilities []Capability // one for each replica, or none
 	Gate         Gate
 	Router       Router
-	Oracle       Oracle // nil in a gateway
+	Retention    Retention // nil: nothing is pinned
+	Oracle       Oracle    // nil in a gateway
 }
 
 // Controller is the one Machine: a view, a gate, a router, the ledger of leases and the queue of waiting turns.
@@ -33,6 +34,7 @@ type Controller struct {
 	view       *View
 	gate       Gate
 	router     Router
+	retention  Retention
 	lateNotice bool
 
 	now      Time
@@ -43,6 +45,7 @@ type Controller struct {
 	arrivals []ticket
 	answered []ticket
 	batch    []ticket
+	pins     []pinned // by thread
 	out      []Command
 }
 
@@ -65,6 +68,7 @@ func NewController(c ControllerConfig) *Controller {
 	late, ok := c.Gate.(LateNotice)
 	return &Controller{
 		view: newView(c.Tree, capabilities, c.Oracle, c.Router), gate: c.Gate, router: c.Router,
+		retention:  c.Retention,
 		lateNotice: ok && late.NoticesLate(), seen: -1, newSeen: -1,
 	}
 }
@@ -100,6 +104,10 @@ func (c *Controller) Step(now Time, in []Fact, out []Command) []Command {
 		case c.fact.Kind == Woke || c.fact.Kind == AttemptSuperseded && c.takeSuperseded():
 		case c.take():
 			c.observe()
+			if c.retention != nil {
+				c.retention.Observe(now, c.view, &c.fact)
+				c.retain()
+			}
 		default:
 			c.view.ledger.audit.Ignored++
 		}

@@ -51,6 +51,7 @@ type Declaration struct {
 	Missing string
 	Knobs   []Knob
 
-	NewGate   func(Env, Params) Gate // one of the two is set
-	NewRouter func(Env, Params) Router
+	NewGate      func(Env, Params) Gate // one of the three is set
+	NewRouter    func(Env, Params) Router
+	NewRetention func(Env, Params) Retention // may return nil: nothing is pinned
 }

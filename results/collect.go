@@ -180,6 +180,7 @@ func engineOf(totals *Totals) Engine {
 	}
 	e := Engine{Admissions: totals.EngineAdmissions, Preemptions: totals.Preemptions, Steps: totals.Steps,
 		PrefillBusy: ratio(Seconds(totals.PrefillBusyPS), busy), DecodeBusy: ratio(Seconds(totals.DecodeBusyPS), busy)}
+	e.Pins, e.PinsExpired, e.PinsForRoom, e.PinnedTokenS = totals.Pins, totals.PinsExpired, totals.PinsForRoom, totals.PinnedTokenS
 	if t := totals.CPUTier; t != nil {
 		e.CPUTier = &CPUTier{CapacityTokens: t.CapacityTokens, LoadedTokens: t.LoadedTokens, StoredTokens: t.StoredTokens,
 			EvictedTokens: t.EvictedTokens, Loads: t.Loads, Stores: t.Stores, RefusedStores: t.RefusedStores, Flushes: t.Flushes,

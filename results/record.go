@@ -103,35 +103,37 @@ type Sink interface {
 
 // Totals is what the simulator counts itself because rows do not hold it.
 type Totals struct {
-	EndPS             int64 // last completion
-	Replicas          int32
-	GPUs              int32 // over all replicas
-	KVTokens          int64 // capacity of one replica
-	KVBlocks          int64 // usable blocks of one replica
-	BlockTokens       int32
-	Sessions, Turns   int64 // asked for: dropped ones included
-	Dropped           []Count
-	Notes             []Count
-	Steps             int64   // engine steps that computed something
-	BusyPS            []int64 // per replica
-	PrefillBusyPS     int64   // part of the busy time that the prefill tokens of steps caused
-	DecodeBusyPS      int64
-	TransferBusyPS    int64       // by which loads from the CPU tier lengthened steps
-	CPUTier           *TierTotals // nil without a CPU tier
-	WasteTokens       [NumCauses]int64
-	ITL               *Histogram // pooled inter-token gaps, picoseconds
-	EngineAdmissions  int64      // requests that the engines took in
-	Preemptions       int64      // by the engines
-	AttemptsPreempted int64      // attempts superseded at the gate
-	LeasesAdmitted    int64      // leases: admitted = finished + failed + cancelled + live
-	LeasesFinished    int64
-	LeasesFailed      int64
-	LeasesCancelled   int64
-	LeasesLive        int64
-	LeasesLost        int64 // whose end a fault of the scenario kept from the policies
-	LeasesAbandoned   int64 // of these: ended since when their replica restarted
-	PolicySteps       int64 // calls of the decision core; not in files, since it depends on how the simulator steps
-	Events            int64 // simulator events; likewise
+	EndPS                          int64 // last completion
+	Replicas                       int32
+	GPUs                           int32 // over all replicas
+	KVTokens                       int64 // capacity of one replica
+	KVBlocks                       int64 // usable blocks of one replica
+	BlockTokens                    int32
+	Sessions, Turns                int64 // asked for: dropped ones included
+	Dropped                        []Count
+	Notes                          []Count
+	Steps                          int64   // engine steps that computed something
+	BusyPS                         []int64 // per replica
+	PrefillBusyPS                  int64   // part of the busy time that the prefill tokens of steps caused
+	DecodeBusyPS                   int64
+	TransferBusyPS                 int64       // by which loads from the CPU tier lengthened steps
+	CPUTier                        *TierTotals // nil without a CPU tier
+	WasteTokens                    [NumCauses]int64
+	ITL                            *Histogram // pooled inter-token gaps, picoseconds
+	EngineAdmissions               int64      // requests that the engines took in
+	Preemptions                    int64      // by the engines
+	AttemptsPreempted              int64      // attempts superseded at the gate
+	LeasesAdmitted                 int64      // leases: admitted = finished + failed + cancelled + live
+	LeasesFinished                 int64
+	LeasesFailed                   int64
+	LeasesCancelled                int64
+	LeasesLive                     int64
+	LeasesLost                     int64   // whose end a fault of the scenario kept from the policies
+	LeasesAbandoned                int64   // of these: ended since when their replica restarted
+	Pins, PinsExpired, PinsForRoom int64   // pins of finished turns; ended in time; given up because an engine needed the room
+	PinnedTokenS                   float64 // pinned tokens times seconds
+	PolicySteps                    int64   // calls of the decision core; not in files, since it depends on how the simulator steps
+	Events                         int64   // simulator events; likewise
 }
 
 // TierTotals counts what moved between the GPUs and the CPU tier.

@@ -27,9 +27,9 @@ type turnColumns struct {
 	Scheduled      *float64 `parquet:"scheduled_s" doc:"the engine schedules it for the first time"`
 	FirstToken     *float64 `parquet:"first_token_s" doc:"first output token at the client"`
 	Done           *float64 `parquet:"done_s" doc:"last output token, or the end of the attempt"`
-	Outcome        string   `parquet:"outcome,dict" doc:"finished, rejected, timed_out, superseded (a newer attempt took its place at the gate), failed (the replica failed it) or unstarted"`
-	AdmitReason    string   `parquet:"admit_reason,dict" doc:"reason of admission, or of the last hold"`
-	RouteReason    string   `parquet:"route_reason,dict" doc:"reason of the router's choice"`
+	Outcome        string   `parquet:"outcome" doc:"finished, rejected, timed_out, superseded (a newer attempt took its place at the gate), failed (the replica failed it) or unstarted"`
+	AdmitReason    string   `parquet:"admit_reason" doc:"reason of admission, or of the last hold"`
+	RouteReason    string   `parquet:"route_reason" doc:"reason of the router's choice"`
 	GateWait       *float64 `parquet:"gate_wait_s" doc:"time at the gate; of an attempt that was never admitted all its life"`
 	PromptTokens   int32    `parquet:"prompt_tokens" doc:"prompt length"`
 	OutputTokens   int32    `parquet:"output_tokens" doc:"tokens produced"`
@@ -39,7 +39,7 @@ type turnColumns struct {
 	Computed       int32    `parquet:"computed_tokens" doc:"prompt tokens computed, recomputation after preemption included"`
 	Ceiling        int32    `parquet:"ceiling_tokens" doc:"hit tokens with an infinite cache and ideal routing"`
 	Wasted         int32    `parquet:"wasted_tokens" doc:"prompt tokens computed again"`
-	WasteCause     string   `parquet:"waste_cause,dict" doc:"the cause of most of them: none, preempted, retry, restarted, evicted, elsewhere or cold"`
+	WasteCause     string   `parquet:"waste_cause" doc:"the cause of most of them: none, preempted, retry, restarted, evicted, elsewhere or cold"`
 	Preemptions    int32    `parquet:"preemptions" doc:"by the engine"`
 	GateHolds      int32    `parquet:"gate_holds" doc:"times the gate told it to wait"`
 	UsageProbes    int32    `parquet:"usage_probes" doc:"probes of KV usage"`
@@ -70,7 +70,7 @@ type sessionColumns struct {
 	GateWait          float64  `parquet:"gate_wait_s" doc:"sum of its waits at the gate"`
 	AttemptsPreempted int32    `parquet:"attempts_preempted" doc:"attempts that a newer attempt replaced at the gate"`
 	ReplicasUsed      int32    `parquet:"replicas_used" doc:"replicas that served it"`
-	Outcome           string   `parquet:"outcome,dict" doc:"complete (every turn finished) or incomplete"`
+	Outcome           string   `parquet:"outcome" doc:"complete (every turn finished) or incomplete"`
 
 	slots [2]float64
 }

@@ -226,12 +226,16 @@ type GateReason struct {
 
 // Engine is what the engines did.
 type Engine struct {
-	Admissions  int64    `json:"admissions" doc:"requests that the engines took in"`
-	Preemptions int64    `json:"preemptions" doc:"preemptions by the engines"`
-	Steps       int64    `json:"steps" doc:"engine steps that computed something"`
-	PrefillBusy *float64 `json:"prefill_busy_share" doc:"share of the busy time that prefill tokens caused"`
-	DecodeBusy  *float64 `json:"decode_busy_share" doc:"share of the busy time that decode tokens caused"`
-	CPUTier     *CPUTier `json:"cpu_tier,omitempty" doc:"transfers between the GPUs and the CPU tier; absent without one"`
+	Admissions   int64    `json:"admissions" doc:"requests that the engines took in"`
+	Preemptions  int64    `json:"preemptions" doc:"preemptions by the engines"`
+	Steps        int64    `json:"steps" doc:"engine steps that computed something"`
+	PrefillBusy  *float64 `json:"prefill_busy_share" doc:"share of the busy time that prefill tokens caused"`
+	DecodeBusy   *float64 `json:"decode_busy_share" doc:"share of the busy time that decode tokens caused"`
+	Pins         int64    `json:"pins" doc:"turns whose content was pinned when they had finished"`
+	PinsExpired  int64    `json:"pins_expired" doc:"pins that ended in time"`
+	PinsForRoom  int64    `json:"pins_for_room" doc:"pins given up because an engine needed the room"`
+	PinnedTokenS float64  `json:"pinned_token_s" doc:"pinned tokens times seconds"`
+	CPUTier      *CPUTier `json:"cpu_tier,omitempty" doc:"transfers between the GPUs and the CPU tier; absent without one"`
 }
 
 // CPUTier is what moved between the GPUs and the CPU tier; absent without one.

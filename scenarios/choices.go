@@ -16,6 +16,8 @@ type option struct {
 func gates() []option   { return declared(catalog.Gates()) }
 func routers() []option { return declared(catalog.Routers()) }
 
+func retentions() []option { return declared(catalog.Retentions()) }
+
 func declared(ds []policies.Declaration) []option {
 	out := make([]option, len(ds))
 	for i, d := range ds {

@@ -111,6 +111,8 @@ var declaration = []section{
 		choice: &choiceSection{name: "name", def: "none", at: func(s *Scenario) *Choice { return &s.Policy.Gate }, options: gates}},
 	{path: "policy.router", short: "name", doc: "Which replica a turn goes to. The other keys are the router's own knobs (`sluice policies NAME`).",
 		choice: &choiceSection{name: "name", def: "round-robin", at: func(s *Scenario) *Choice { return &s.Policy.Router }, options: routers}},
+	{path: "policy.retention", short: "name", doc: "How long the content of a finished turn is pinned. All but none need an engine that can pin, which stock vLLM cannot.",
+		choice: &choiceSection{name: "name", def: "none", at: func(s *Scenario) *Choice { return &s.Policy.Retention }, options: retentions}},
 	{path: "slo", doc: "When a turn counts as good. A bound that is null does not exist.", keys: []key{
 		optionalFloat("slo.ttft_s", func(s *Scenario) *float64 { return &s.SLO.TTFTS }, 1e-6, 1e6, "s",
 			"Bound on the time to first token."),

@@ -137,9 +137,9 @@ type Signals struct {
 	ProbeTimeoutS float64
 }
 
-// Policy is the gate and the router.
+// Policy is the gate, the router and the retention policy.
 type Policy struct {
-	Gate, Router Choice
+	Gate, Router, Retention Choice
 }
 
 // Choice is a named policy or generator preset with a value for every knob that it declares.

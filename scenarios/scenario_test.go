@@ -25,7 +25,7 @@ func mustParse(t *testing.T, text string) *Scenario {
 
 func TestBundledScenariosAreValidAndCommented(t *testing.T) {
 	names := Bundled()
-	if diff := cmp.Diff([]string{"bench", "claude-code", "cliff", "demo", "overcommit", "session-gate"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"bench", "claude-code", "cliff", "demo", "overcommit", "routers", "session-gate"}, names); diff != "" {
 		t.Fatal(diff)
 	}
 	for _, name := range names {

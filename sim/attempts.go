@@ -195,12 +195,14 @@ func (r *run) leaveReplica(a int32) {
 	i := r.attempts[a].row.Replica
 	r.catchUp(i, r.now)
 	r.replicas[i].inFlight--
+	r.wrote(r.attempts[a].prompt.Stream, -1)
 }
 
 // engineFinished is the end of an attempt in its engine.
 func (r *run) engineFinished(i, a int32) {
 	x := &r.attempts[a]
 	r.leaveReplica(a)
+	r.retention.ended(x)
 	for k, b := range r.replicas[i].aborts {
 		if b == a { // it ended before it could be aborted
 			r.replicas[i].aborts = append(r.replicas[i].aborts[:k], r.replicas[i].aborts[k+1:]...)

@@ -10,6 +10,14 @@ import (
 
 // obey does what one command of the core says.
 func (r *run) obey(c policies.Command) {
+	switch c.Kind { // these are about attempts that have ended
+	case policies.Pin:
+		r.pin(c)
+		return
+	case policies.Unpin:
+		r.unpinAttempt(c)
+		return
+	}
 	a := r.attemptOf(c.Attempt)
 	x := &r.attempts[a]
 	if x.id != c.Attempt || x.stage == vacant {
@@ -50,6 +58,7 @@ func (r *run) dispatch(a int32, c policies.Command) {
 	x.row.Replica, x.row.PrefillReplica = i, i
 	x.row.RouteReason = c.Reason.String()
 	p.inFlight++
+	r.wrote(x.prompt.Stream, 1)
 	p.inbox = append(p.inbox, a)
 	r.wake(i)
 	ss := &r.sessions[r.turns[x.turn].session]

@@ -87,6 +87,8 @@ type Config struct {
 	Gate                     policies.Declaration
 	Router                   policies.Declaration
 	GateParams, RouterParams policies.Params
+	Retention                policies.Declaration // the zero value pins nothing
+	RetentionParams          policies.Params
 	Capability               policies.Capability // of one replica
 
 	IdleLatency bool // work out what each turn would take alone on an idle, warm replica (for SLO feasibility)

@@ -14,6 +14,7 @@ const (
 	faultEnds                      // a: fault
 	probeReaches                   // a: probe
 	probeExpires                   // a: probe, b: its generation
+	pinExpires                     // a: pin, b: its generation
 	kvEventsReach                  // a: replica, b: its epoch of KV events
 	scrapeReaches                  // a: replica, b: slot of the scrape
 	scrapeDue

@@ -16,6 +16,7 @@ func (r *run) boot(i int32) {
 	p.loop.Pool().Record(true)
 	p.tier = tier{busyPS: p.tier.busyPS}
 	p.tier.connect(p.loop.Engine, r.cfg.CPUTier)
+	r.forgetPins(p)
 }
 
 // restart ends the process of replica i with everything that ran there, and makes a new one. The rest of the step in

@@ -22,6 +22,7 @@ func (r *run) newCore(exactly policies.Oracle) core {
 		all[k] = policies.NewController(policies.ControllerConfig{
 			Tree: r.tree, Replicas: c.Replicas, Capabilities: capabilities,
 			Gate: c.Gate.NewGate(env, c.GateParams), Router: c.Router.NewRouter(env, c.RouterParams), Oracle: exactly,
+			Retention: c.newRetention(env),
 		})
 	}
 	if len(all) == 1 {

@@ -33,6 +33,7 @@ type replica struct {
 	hits       int64
 
 	tier tier
+	pins []int32 // places in run.retention
 
 	inFlight int32
 	series   series
@@ -75,6 +76,7 @@ func (r *run) pump(i int32) {
 	r.catchUp(i, r.now)
 	for {
 		r.takeInputs(i)
+		r.makeRoom(i)
 		outcome, scheduled, _ := p.loop.Advance()
 		if scheduled != nil {
 			r.scheduled(i, scheduled)

@@ -38,11 +38,13 @@ type run struct {
 	probes        []probe
 	spareProbes   []int32
 
-	replicas []replica
-	dirty    []int32
-	history  history
-	faults   faultState
-	scrapes  scrapes
+	replicas  []replica
+	dirty     []int32
+	history   history
+	writers   []int32 // by stream
+	retention retention
+	faults    faultState
+	scrapes   scrapes
 
 	core     policies.Machine
 	control  core
@@ -109,6 +111,8 @@ func (r *run) setUp() {
 		r.totals.Notes = append(r.totals.Notes, results.Count{Label: n.Note, N: n.Count})
 	}
 	r.totals.Turns += int64(len(r.turns))
+	r.retention.on = c.newRetention(policies.Env{}) != nil
+	r.retention.clairvoyant = c.Retention.Needs&policies.NeedsOracle != 0
 	r.makeCore()
 	r.planFaults()
 	r.planScrapes()
@@ -119,7 +123,7 @@ func (r *run) makeCore() {
 	c := r.cfg
 	r.needs = c.Gate.Signals(c.GateParams) | c.Router.Signals(c.RouterParams)
 	r.sendKV = r.needs&policies.NeedsKVEvents != 0
-	r.looks = r.needs&(policies.NeedsKVEvents|policies.NeedsOracle) != 0
+	r.looks = r.needs&(policies.NeedsKVEvents|policies.NeedsOracle) != 0 || r.retention.on
 	var exact policies.Oracle = oracle{r}
 	if c.Decisions != nil {
 		exact = c.Decisions.Watch(exact)
@@ -152,7 +156,7 @@ func (r *run) loop(ctx context.Context) error {
 		}
 		r.now = r.agenda.heap[0].at
 		if r.now > maxRunPS {
-			return fmt.Errorf("the run passed 100 days of simulated time with %d of %d turns done: the load is far beyond what the cluster serves, or arrivals are spread too thin", r.turnsDone, len(r.turns))
+			return fmt.Errorf("the run passed 100 days of simulated time with %s: the load is far beyond what the cluster serves, or arrivals are spread too thin", r.standing())
 		}
 		r.instant()
 		if r.err != nil {
@@ -185,6 +189,11 @@ func (r *run) stuck() error {
 	if r.turnsDone == int64(len(r.turns)) {
 		return nil
 	}
+	return fmt.Errorf("nothing will happen any more at %.3f s, but only %s", float64(r.now)/1e12, r.standing())
+}
+
+// standing says in words what is left.
+func (r *run) standing() string {
 	atGateNow, inEngines := 0, 0
 	for i := range r.attempts {
 		switch r.attempts[i].stage {
@@ -195,8 +204,12 @@ func (r *run) stuck() error {
 			inEngines++
 		}
 	}
-	return fmt.Errorf("nothing will happen any more at %.3f s, but only %d of %d turns are over (%d attempts wait at the gate, %d in engines; %d leases were lost by a fault)",
-		float64(r.now)/1e12, r.turnsDone, len(r.turns), atGateNow, inEngines, r.totals.LeasesLost)
+	transfers := 0
+	for i := range r.replicas {
+		transfers += len(r.replicas[i].tier.transfers)
+	}
+	return fmt.Sprintf("%d of %d turns over (%d attempts at the gate, %d in engines, %d transfers and %d pins; %d leases were lost by a fault)",
+		r.turnsDone, len(r.turns), atGateNow, inEngines, transfers, len(r.retention.pins)-len(r.retention.spare), r.totals.LeasesLost)
 }
 
 // instant settles one moment: events and decisions until the moment is quiet, then the engines; an engine's step may
@@ -261,6 +274,8 @@ func (r *run) handle(e event) {
 		r.faultDetected(e.a)
 	case faultEnds:
 		r.faultEnds(e.a)
+	case pinExpires:
+		r.pinExpired(e.a, e.b)
 	case kvEventsReach:
 		if r.replicas[e.a].kvEpoch == e.b {
 			r.deliverKV(e.a)
@@ -288,6 +303,7 @@ func (r *run) decide() {
 	for _, c := range r.commands {
 		r.obey(c)
 	}
+	r.retention.content = r.retention.content[:0]
 }
 
 func (r *run) emitTurn(t *results.Turn) {
@@ -305,6 +321,7 @@ func (r *run) emitSession(s *results.Session) {
 // finish closes the series and takes the last counters.
 func (r *run) finish() {
 	end := r.now
+	r.unpinAll()
 	for i := range r.replicas {
 		p := &r.replicas[i]
 		p.series.finish(p, end)
@@ -381,7 +398,7 @@ func (r *run) checkInstant() error {
 			return fmt.Errorf("replica %d at %.6f s: %d attempts in flight by count, %d by list, %d in the engine", i, float64(r.now)/1e12, p.inFlight, inFlight[i], inside)
 		}
 		pool := p.loop.Pool()
-		if pool.Free() < 0 || pool.Free() > pool.Usable() || (p.tier.offload == nil && p.loop.Running() == 0 && pool.Free() != pool.Usable()) {
+		if pool.Free() < 0 || pool.Free() > pool.Usable() || (p.tier.offload == nil && len(p.pins) == 0 && p.loop.Running() == 0 && pool.Free() != pool.Usable()) {
 			return fmt.Errorf("replica %d at %.6f s: %d of %d blocks free with %d requests running", i, float64(r.now)/1e12, pool.Free(), pool.Usable(), p.loop.Running())
 		}
 		if u := p.loop.Usage(); math.IsNaN(u) || u < 0 || u > 1 {

@@ -21,7 +21,7 @@ func (r *run) begin(i int32) {
 	p.runEpoch++
 	p.decoding.active = false
 	end := p.flight[0].end
-	if !r.cfg.Walk && r.fresh(p) {
+	if !r.cfg.Walk && !r.roomIsMade(p) && r.fresh(p) {
 		if d := p.loop.DecodeRun(); d.Steps > 1 {
 			p.decoding = decodeRun{active: true, left: d.Steps, rows: int64(d.Rows), context: d.Context, windowed: d.Windowed, below: int64(d.Below)}
 			p.decoding.a, p.decoding.b, p.decoding.c = r.decodeCoefficients(i, d.Rows)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-sim/sluice/model/latency"
+	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/prefix"
 	"github.com/sluice-sim/sluice/results"
 	"github.com/sluice-sim/sluice/traces"
@@ -147,7 +148,7 @@ func TestConservation(t *testing.T) {
 		if c == nil {
 			return
 		}
-		out, totals := simulate(t, c)
+		out, totals := simulate(rt, c)
 		conserved(rt, c, out, totals)
 	})
 }
@@ -184,6 +185,11 @@ func randomWorld(t *testing.T, rt *rapid.T) *Config {
 	}
 	randomFaults(rt, c)
 	c.Signals.KVEventDelayPS = int64(rapid.SampledFrom([]float64{0, 2e11}).Draw(rt, "kv delay"))
+	if rapid.IntRange(0, 2).Draw(rt, "pins") == 0 {
+		withRetention(t, c, rapid.SampledFrom([]string{"ttl", "continuum", "belady"}).Draw(rt, "retention"), policies.Params{
+			"ttl_s": {Number: rapid.SampledFrom([]float64{0.5, 5, 500}).Draw(rt, "ttl")},
+		})
+	}
 	if rapid.Bool().Draw(rt, "cpu tier") {
 		c.CPUTier = cpuTier(t, c, int32(rapid.IntRange(300, 20000).Draw(rt, "cpu blocks")))
 		c.CPUTier.ARC = rapid.Bool().Draw(rt, "arc")

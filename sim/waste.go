@@ -10,6 +10,7 @@ import (
 // somewhere, since computation goes from the head of a stream on.
 type history struct {
 	anywhere []int32
+	who      [][]int32 // by stream, the replicas that ever held some of it
 	here     [][]int32 // by replica, since it started
 	lost     [][]int32 // by replica, before that
 }
@@ -26,7 +27,24 @@ func (h *history) restarted(i int32) {
 
 func (h *history) computed(replica int32, s prefix.StreamID, hi int32) {
 	h.anywhere = raise(h.anywhere, s, hi)
+	if e := h.here[replica]; int(s) >= len(e) || e[s] == 0 {
+		for int(s) >= len(h.who) {
+			h.who = append(h.who, nil)
+		}
+		h.who[s] = append(h.who[s], replica)
+	}
 	h.here[replica] = raise(h.here[replica], s, hi)
+}
+
+// holders are the replicas that ever held some of the stream that block at of a path belongs to; one that restarted may
+// be there twice.
+func (h *history) holders(path []prefix.Segment, at int32) []int32 {
+	for _, s := range path {
+		if at < s.Hi {
+			return h.who[s.Stream]
+		}
+	}
+	return nil
 }
 
 func raise(ends []int32, s prefix.StreamID, hi int32) []int32 {
@@ -56,6 +74,27 @@ func reach(ends []int32, path []prefix.Segment, limit int32) int32 {
 	return 0
 }
 
+// wrote counts the dispatched attempts whose output goes to a stream.
+func (r *run) wrote(s prefix.StreamID, by int32) {
+	for int(s) >= len(r.writers) {
+		r.writers = append(r.writers, 0)
+	}
+	r.writers[s] += by
+}
+
+// lookAtWriters brings the replicas up to now that may be adding to content on the path of x, which replica i is about to
+// account for.
+func (r *run) lookAtWriters(i int32, x *attempt) {
+	for _, s := range x.path {
+		if s.Stream != x.prompt.Stream && int(s.Stream) < len(r.writers) && r.writers[s.Stream] > 0 {
+			for j := range r.replicas {
+				r.look(int32(j), i)
+			}
+			return
+		}
+	}
+}
+
 // admitted accounts for a request that its engine moved to running: what it found and what it has to compute again.
 func (r *run) admitted(i, a int32, adm engine.Admission) {
 	x := &r.attempts[a]
@@ -78,6 +117,7 @@ func (r *run) admitted(i, a int32, adm engine.Admission) {
 // assignWaste gives every prompt block that is computed although it had been computed before its cause; the first that
 // matches counts, in the order of results.Cause.
 func (r *run) assignWaste(i int32, x *attempt, hitTokens int32) {
+	r.lookAtWriters(i, x)
 	b := r.cfg.Engine.BlockTokens
 	limit, at := x.prompt.Tokens/b, hitTokens/b
 	end := reach(r.history.anywhere, x.path, limit)
@@ -95,9 +135,9 @@ func (r *run) assignWaste(i int32, x *attempt, hitTokens int32) {
 	give(reach(r.history.lost[i], x.path, limit), results.CauseRestarted)
 	if at < end {
 		resident := int32(0)
-		for j := range r.replicas {
-			if int32(j) != i {
-				r.look(int32(j), i)
+		for _, j := range r.history.holders(x.path, at) {
+			if j != i {
+				r.look(j, i)
 				hits, _ := r.replicas[j].loop.Pool().Lookup(x.path, end)
 				resident = max(resident, hits)
 			}

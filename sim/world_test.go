@@ -94,12 +94,22 @@ func world(t testing.TB, tr *traces.Trace, gate, router string) *Config {
 	return c
 }
 
-func simulate(t testing.TB, c *Config) (*rows, *results.Totals) {
+// withRetention pins by a policy of the catalog, with some of its knobs given.
+func withRetention(t testing.TB, c *Config, name string, p policies.Params) {
+	t.Helper()
+	d, err := catalog.FindRetention(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Retention, c.RetentionParams = d, d.Resolve(p)
+}
+
+func simulate(t reporter, c *Config) (*rows, *results.Totals) {
 	t.Helper()
 	out := &rows{}
 	totals, err := Run(context.Background(), c, out)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 	return out, totals
 }

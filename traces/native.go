@@ -38,13 +38,13 @@ const (
 // nativeTurn is a row: one turn, with the fields of its session and the streams that come into being with it.
 type nativeTurn struct {
 	Session        int32   `parquet:"session,delta"`
-	SessionName    string  `parquet:"session_name,dict"`
+	SessionName    string  `parquet:"session_name"`
 	SessionStartNS *int64  `parquet:"session_start_ns,optional"`
-	SessionThreads int32   `parquet:"session_threads,dict"`
-	Group          *string `parquet:"group,optional,dict"`
-	Thread         int32   `parquet:"thread,dict"`
+	SessionThreads int32   `parquet:"session_threads"`
+	Group          *string `parquet:"group,optional"`
+	Thread         int32   `parquet:"thread"`
 	Turn           int32   `parquet:"turn,delta"`
-	Model          string  `parquet:"model,dict"`
+	Model          string  `parquet:"model"`
 	Stream         int32   `parquet:"stream,delta"`
 	PromptTokens   int32   `parquet:"prompt_tokens,delta"`
 	OutputTokens   int32   `parquet:"output_tokens,delta"`

@@ -128,7 +128,10 @@ func bind(sc *scenarios.Scenario, w *workload) (*sim.Config, error) {
 	if cfg.Router, err = catalog.FindRouter(sc.Policy.Router.Name); err != nil {
 		return nil, sc.Problem("policy.router", err.Error())
 	}
-	cfg.GateParams, cfg.RouterParams = sc.Policy.Gate.Params, sc.Policy.Router.Params
+	if cfg.Retention, err = catalog.FindRetention(sc.Policy.Retention.Name); err != nil {
+		return nil, sc.Problem("policy.retention", err.Error())
+	}
+	cfg.GateParams, cfg.RouterParams, cfg.RetentionParams = sc.Policy.Gate.Params, sc.Policy.Router.Params, sc.Policy.Retention.Params
 	return cfg, nil
 }
 

@@ -17,7 +17,8 @@ import (
 func logDecisions(cfg *sim.Config, w io.Writer) {
 	h := decisionlog.Header{
 		Sluice: version, Seed: cfg.Seed, Gate: decisionlog.Resolved(cfg.Gate, cfg.GateParams), Router: decisionlog.Resolved(cfg.Router, cfg.RouterParams),
-		Signals: cfg.Gate.Signals(cfg.GateParams) | cfg.Router.Signals(cfg.RouterParams), Instances: cfg.Routers, Capability: cfg.Capability,
+		Retention: decisionlog.Resolved(cfg.Retention, cfg.RetentionParams),
+		Signals:   cfg.Gate.Signals(cfg.GateParams) | cfg.Router.Signals(cfg.RouterParams), Instances: cfg.Routers, Capability: cfg.Capability,
 	}
 	for range cfg.Replicas {
 		h.Capabilities = append(h.Capabilities, cfg.Capability)

@@ -34,27 +34,38 @@ func policiesCommand() *cobra.Command {
 
 func policyNames() []string {
 	var names []string
-	for _, d := range append(catalog.Gates(), catalog.Routers()...) {
-		names = append(names, d.Name)
+	for _, k := range policyKinds() {
+		for _, d := range k.all {
+			names = append(names, d.Name)
+		}
 	}
 	return names
 }
 
 func policySheet() *sheet {
 	s := &sheet{columns: []column{{Key: "kind"}, {Key: "name"}, {Key: "about"}, {Key: "knobs"}}}
-	for _, d := range catalog.Gates() {
-		s.add("gate", d.Name, d.Doc, len(d.Knobs))
-	}
-	for _, d := range catalog.Routers() {
-		s.add("router", d.Name, d.Doc, len(d.Knobs))
+	for _, k := range policyKinds() {
+		for _, d := range k.all {
+			s.add(k.name, d.Name, d.Doc, len(d.Knobs))
+		}
 	}
 	return s
+}
+
+// policyKind is one part of a policy block. Where kinds share a name (none), the first one has it.
+type policyKind struct {
+	name string
+	all  []policies.Declaration
+}
+
+func policyKinds() []policyKind {
+	return []policyKind{{"gate", catalog.Gates()}, {"router", catalog.Routers()}, {"retention", catalog.Retentions()}}
 }
 
 func onePolicy(cmd *cobra.Command, out *outputFlags, name string) error {
 	d, kind, ok := findPolicy(name)
 	if !ok {
-		message := fmt.Sprintf("no gate and no router %q", name)
+		message := fmt.Sprintf("no policy %q", name)
 		if near := scenarios.Nearest(name, policyNames()); near != "" {
 			return usage(cmd, message+"; did you mean "+near+"?")
 		}
@@ -77,14 +88,11 @@ func onePolicy(cmd *cobra.Command, out *outputFlags, name string) error {
 }
 
 func findPolicy(name string) (d policies.Declaration, kind string, ok bool) {
-	for _, d := range catalog.Gates() {
-		if d.Name == name {
-			return d, "gate", true
-		}
-	}
-	for _, d := range catalog.Routers() {
-		if d.Name == name {
-			return d, "router", true
+	for _, k := range policyKinds() {
+		for _, d := range k.all {
+			if d.Name == name {
+				return d, k.name, true
+			}
 		}
 	}
 	return d, "", false

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/policies/admission"
+	"github.com/sluice-sim/sluice/policies/retention"
 	"github.com/sluice-sim/sluice/policies/routing"
 )
 
@@ -50,6 +51,22 @@ func Routers() []policies.Declaration {
 		routing.SMetricFigure(),
 		routing.Oracle(),
 	}
+}
+
+// Retentions lists the retention policies, in the order of the documentation.
+func Retentions() []policies.Declaration {
+	return []policies.Declaration{
+		retention.None(),
+		retention.TTL(),
+		retention.Continuum(),
+		retention.Belady(),
+	}
+}
+
+// FindRetention is the declaration of the retention policy called name; the error of an unknown name suggests the nearest
+// one.
+func FindRetention(name string) (policies.Declaration, error) {
+	return find("retention policy", Retentions(), name)
 }
 
 // FindGate is the declaration of the gate called name; the error of an unknown name suggests the nearest one.

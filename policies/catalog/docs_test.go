@@ -1,8 +1,10 @@
 package catalog_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,7 +19,11 @@ var update = flag.Bool("update", false, "write docs/policies.md from the declara
 
 func TestDocumentationIsWhatTheDeclarationsSay(t *testing.T) {
 	path := filepath.Join(root(t), "docs", "policies.md")
-	want := page()
+	was, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	want := page(comparison(string(was)))
 	if *update {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -35,15 +41,26 @@ func TestDocumentationIsWhatTheDeclarationsSay(t *testing.T) {
 	}
 }
 
-func page() string {
+// The comparison of the routers is written by `make routers`, not from the declarations.
+const beginComparison, endComparison = "<!-- begin routers -->\n", "<!-- end routers -->\n"
+
+// comparison is what stands between the marks of the comparison on a page.
+func comparison(page string) string {
+	_, rest, _ := strings.Cut(page, beginComparison)
+	section, _, _ := strings.Cut(rest, endComparison)
+	return section
+}
+
+func page(comparison string) string {
 	var b strings.Builder
 	b.WriteString(`# Policies
 
-<!-- Written by "go test ./policies/catalog -update" from the declarations in policies/. Do not edit. -->
+<!-- Written by "go test ./policies/catalog -update" from the declarations in policies/, and by "make routers". Do not edit. -->
 
 A **gate** decides when a turn may go, a **router** where it goes. Both see the cluster only through facts: their own
 ledger of leases, scraped samples, KV events and answers to probes. The same code runs in the simulator and behind a
-gateway. A scenario chooses them under ` + "`policy.gate`" + ` and ` + "`policy.router`" + `, by name and knobs.
+gateway. A **retention** policy may keep the content of a finished turn against eviction. A scenario chooses them under
+` + "`policy.gate`, `policy.router` and `policy.retention`" + `, by name and knobs.
 
 A signal that was never reported is unknown, which is not zero; each policy says what it does then.
 
@@ -62,7 +79,16 @@ Reasons in results: ` + reasons(policies.Ungated, policies.ClientLeft) + `.
 	}
 	b.WriteString(`
 Reasons in results: ` + reasons(policies.InTurn, policies.Hotspot) + `.
+
+## Retention
+
+These pin KV blocks, which needs an engine that can: stock vLLM cannot, and evicts what was used longest ago. The simulator
+can, so that it can say what pinning would be worth.
 `)
+	for _, d := range catalog.Retentions() {
+		section(&b, d)
+	}
+	b.WriteString("\n## Routers compared\n\n" + beginComparison + comparison + endComparison)
 	return b.String()
 }
 

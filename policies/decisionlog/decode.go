@@ -95,6 +95,8 @@ func (d *Decoder) header(c *cursor) {
 	h.Gate = readPolicy(c)
 	c.want(`,"router":`)
 	h.Router = readPolicy(c)
+	c.want(`,"retention":`)
+	h.Retention = readPolicy(c)
 	if c.try(`,"scores":{"best":`) {
 		h.Scores.Scored = true
 		h.Scores.Lowest = named(c, `"lowest" or "highest"`, func(s string) (bool, bool) { return s == "lowest", s == "lowest" || s == "highest" })

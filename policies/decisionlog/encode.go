@@ -37,6 +37,7 @@ func (h *Header) Append(b []byte) []byte {
 	b = strconv.AppendUint(append(b, `,"seed":`...), h.Seed, 10)
 	b = h.Gate.append(append(b, `,"gate":`...))
 	b = h.Router.append(append(b, `,"router":`...))
+	b = h.Retention.append(append(b, `,"retention":`...))
 	if h.Scores.Scored {
 		best := "highest"
 		if h.Scores.Lowest {

@@ -29,13 +29,13 @@ func smallHeader() decisionlog.Header {
 			{Name: "enabled", Kind: policies.BoolKnob, Value: policies.Value{Bool: true}},
 			{Name: "tiny", Kind: policies.FloatKnob, Value: policies.Value{Number: 1e-7}},
 		}},
-		Router: decisionlog.Policy{Name: "lmetric"},
+		Router: decisionlog.Policy{Name: "lmetric"}, Retention: decisionlog.Policy{Name: "none"},
 		Scores: decisionlog.ScoreForm{Scored: true, Lowest: true, Terms: []string{"hit_tokens", "requests"}},
 	}
 }
 
 const smallLog = `{"decision_log":1,"sluice":"v1","seed":18446744073709551615,` +
-	`"gate":{"name":"session","knobs":{"preset":"documented","enabled":true,"tiny":1e-07}},"router":{"name":"lmetric","knobs":{}},` +
+	`"gate":{"name":"session","knobs":{"preset":"documented","enabled":true,"tiny":1e-07}},"router":{"name":"lmetric","knobs":{}},"retention":{"name":"none","knobs":{}},` +
 	`"scores":{"best":"lowest","terms":["hit_tokens","requests"]},"signals":["samples","probes"],"instances":1,` +
 	`"capability":{"kv_tokens":6400,"block_tokens":16,"prefill_tokens_per_s":1234.5,"attention_doubling_tokens":0,"max_batched_tokens":8192},` +
 	`"replicas":[{"kv_tokens":6400,"block_tokens":16,"prefill_tokens_per_s":1234.5,"attention_doubling_tokens":0,"max_batched_tokens":8192},` +

@@ -40,6 +40,7 @@ type Header struct {
 	Sluice       string // version of the program
 	Seed         uint64
 	Gate, Router Policy
+	Retention    Policy
 	Scores       ScoreForm
 	Signals      policies.Signals      // what the driver told of
 	Instances    int                   // router instances that share nothing; 0 is 1
@@ -133,15 +134,23 @@ func (h *Header) build(tree *prefix.Tree, known policies.Oracle) ([]*policies.Co
 	if err != nil {
 		return nil, 0, err
 	}
+	retention, err := catalog.FindRetention(h.Retention.Name)
+	if err == nil {
+		err = h.Retention.complete(retention)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
 	all := make([]*policies.Controller, max(h.Instances, 1))
 	for k := range all {
 		env := policies.Env{Seed: policies.InstanceSeed(h.Seed, k), Capability: h.Capability}
 		all[k] = policies.NewController(policies.ControllerConfig{
 			Tree: tree, Replicas: len(h.Capabilities), Capabilities: h.Capabilities,
 			Gate: gate.NewGate(env, h.Gate.Params()), Router: router.NewRouter(env, h.Router.Params()), Oracle: known,
+			Retention: retention.NewRetention(env, h.Retention.Params()),
 		})
 	}
-	return all, gate.Signals(h.Gate.Params()) | router.Signals(h.Router.Params()), nil
+	return all, gate.Signals(h.Gate.Params()) | router.Signals(h.Router.Params()) | retention.Signals(h.Retention.Params()), nil
 }
 
 func (h *Header) machine(all []*policies.Controller) policies.Machine {
@@ -153,8 +162,8 @@ func (h *Header) machine(all []*policies.Controller) policies.Machine {
 
 // check says what of the header a log cannot hold.
 func (h *Header) check() error {
-	texts := append([]string{h.Sluice, h.Gate.Name, h.Router.Name}, h.Scores.Terms...)
-	for _, p := range []*Policy{&h.Gate, &h.Router} {
+	texts := append([]string{h.Sluice, h.Gate.Name, h.Router.Name, h.Retention.Name}, h.Scores.Terms...)
+	for _, p := range []*Policy{&h.Gate, &h.Router, &h.Retention} {
 		if len(p.Knobs) > maxKnobs {
 			return errors.New("decision log: " + p.Name + " has more than " + strconv.Itoa(maxKnobs) + " knobs")
 		}

@@ -124,3 +124,18 @@ func TestInstancesReplay(t *testing.T) {
 		}
 	}
 }
+
+// What retention pins and lets go is in the log, and comes out again.
+func TestRetentionReplays(t *testing.T) {
+	for _, d := range catalog.Retentions() {
+		c := world(t, "session", "lmetric", 1)
+		retain(t, c, d.Name)
+		log, _ := record(t, c)
+		if out, err := decisionlog.Replay(lines(log)); err != nil || out.Commands < 100 {
+			t.Errorf("%s: %d commands, %v", d.Name, out.Commands, err)
+		}
+		if pins := bytes.Contains(log, []byte(`"command":"pin"`)); pins != (d.Name != "none") {
+			t.Errorf("%s: pins is %v", d.Name, pins)
+		}
+	}
+}

@@ -18,7 +18,7 @@ func script(t *testing.T, gate, router string, at map[policies.Time][]policies.F
 	check(t, err)
 	r, err := catalog.FindRouter(router)
 	check(t, err)
-	h := decisionlog.Header{Gate: decisionlog.Resolved(g, nil), Router: decisionlog.Resolved(r, nil), Capabilities: make([]policies.Capability, 2)}
+	h := decisionlog.Header{Gate: decisionlog.Resolved(g, nil), Router: decisionlog.Resolved(r, nil), Retention: decisionlog.Policy{Name: "none"}, Capabilities: make([]policies.Capability, 2)}
 	tree := &prefix.Tree{}
 	tree.Root()
 	c, err := h.Build(tree, nil)

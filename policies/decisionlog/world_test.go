@@ -45,11 +45,20 @@ func world(t testing.TB, gate, router string, seed uint64) *sim.Config {
 	check(t, err)
 	c.Router, err = catalog.FindRouter(router)
 	check(t, err)
+	retain(t, c, "none")
 	if _, ok := c.Gate.Knob("max_sessions"); ok {
 		c.GateParams = policies.Params{"max_sessions": {Number: 12}}
 	}
 	c.GateParams, c.RouterParams = c.Gate.Resolve(c.GateParams), c.Router.Resolve(nil)
 	return c
+}
+
+// retain gives c a retention policy.
+func retain(t testing.TB, c *sim.Config, name string) {
+	t.Helper()
+	d, err := catalog.FindRetention(name)
+	check(t, err)
+	c.Retention, c.RetentionParams = d, d.Resolve(nil)
 }
 
 func check(t testing.TB, err error) {
@@ -72,7 +81,8 @@ func record(t testing.TB, c *sim.Config) ([]byte, []results.Turn) {
 	var log bytes.Buffer
 	h := decisionlog.Header{
 		Sluice: "test", Seed: c.Seed, Gate: decisionlog.Resolved(c.Gate, c.GateParams), Router: decisionlog.Resolved(c.Router, c.RouterParams),
-		Signals: c.Gate.Signals(c.GateParams) | c.Router.Signals(c.RouterParams), Instances: c.Routers, Capability: c.Capability,
+		Retention: decisionlog.Resolved(c.Retention, c.RetentionParams),
+		Signals:   c.Gate.Signals(c.GateParams) | c.Router.Signals(c.RouterParams), Instances: c.Routers, Capability: c.Capability,
 	}
 	for range c.Replicas {
 		h.Capabilities = append(h.Capabilities, c.Capability)

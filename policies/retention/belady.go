@@ -1,0 +1,29 @@
+package retention
+
+import "github.com/sluice-sim/sluice/policies"
+
+// Reads nothing; the driver knows the next use of every thread. Keeps nothing.
+// Source: Belady's rule, as a bound; spec: policies C2, papers 10.
+
+// Belady declares the clairvoyant bound: every live thread's content is kept, and where an engine needs room the driver
+// gives up the content whose next use is farthest away.
+func Belady() policies.Declaration {
+	return policies.Declaration{
+		Name:    "belady",
+		Doc:     "A bound, not a policy: keeps the content of every live thread and, where an engine needs room, gives up the thread whose next turn arrives last, by exact knowledge that only a simulator has.",
+		Source:  "Belady's rule; spec: papers 10",
+		Needs:   policies.NeedsOracle,
+		Missing: "It cannot be had outside a simulator: it needs the next use of everything, and an engine that can pin.",
+		NewRetention: func(policies.Env, policies.Params) policies.Retention {
+			return belady{}
+		},
+	}
+}
+
+type belady struct{}
+
+func (belady) Observe(policies.Time, *policies.View, *policies.Fact) {}
+
+func (belady) Keep(policies.Time, *policies.View, *policies.Fact) policies.Time {
+	return policies.Never
+}
