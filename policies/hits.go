@@ -43,6 +43,36 @@ func (x *index) follow(r ReplicaID, p prefix.Prefix, wide bool) int32 {
 	return hitTokens(reach, x.blockTokens[r], p)
 }
 
+// widePath is the last of p's streams up to which all are wide; None if the first is not.
+func (x *index) widePath(p prefix.Prefix) prefix.StreamID {
+	last := prefix.None
+	for _, b := range x.sizes {
+		for _, g := range x.segmentsOf(p, b) {
+			if int(g.Stream) >= len(x.streams) || x.streams[g.Stream].table == noSlot {
+				break
+			}
+			if last == prefix.None || x.tree.Stream(g.Stream).ForkAt > x.tree.Stream(last).ForkAt {
+				last = g.Stream
+			}
+		}
+	}
+	return last
+}
+
+// classOn is what r holds of the wide streams from s to its root, and its block size, as one number.
+func (x *index) classOn(s prefix.StreamID, r ReplicaID) uint64 {
+	class := classOfSize(x.blockTokens[r])
+	for ; s != prefix.None; s = x.tree.Stream(s).Parent {
+		if x.streams[s].table == noSlot {
+			continue
+		}
+		if at := x.find(s, r); at != noSlot {
+			class ^= classOfExtent(s, x.holders[at].extent)
+		}
+	}
+	return class
+}
+
 // firstNarrow is the first holder of the first stream of p that is not wide: with those after it, all replicas whose hit
 // may be more than that of their class, among those whose blocks have blockTokens tokens.
 func (x *index) firstNarrow(p prefix.Prefix, blockTokens int32) int32 {

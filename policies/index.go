@@ -11,8 +11,8 @@ import (
 //
 // Almost always a stream has one or two holders, and they are found by walking its list. A stream that more than wideOver
 // replicas hold, a system prompt for instance, is wide: it has a table of holders by replica, and what a replica holds of
-// wide streams is its class. Replicas of one class have equal hits, whatever the prompt, except for those that also hold
-// some of the first stream of the prompt that is not wide. So there are as many different hits as there are holders of
+// the wide streams that a prompt begins with is its class for that prompt. Replicas of one class have equal hits, except
+// for those that also hold some of the first stream of the prompt that is not wide. So there are as many different hits as there are holders of
 // that stream and classes, and routers look at no more (see Ranking).
 //
 // Memory: 12 bytes for each stream, 32 for each holder and 16 for each of its runs (almost always one), and for each wide
@@ -29,10 +29,9 @@ type index struct {
 	spareTables  []int32
 	wideOver     int32
 
-	blockTokens []int32  // by replica: block size of its facts, 0 until the first one
-	held        []int32  // by replica: first holder
-	classes     []uint64 // by replica
-	sizes       []int32  // distinct block sizes heard of
+	blockTokens []int32 // by replica: block size of its facts, 0 until the first one
+	held        []int32 // by replica: first holder
+	sizes       []int32 // distinct block sizes heard of
 
 	segments  []prefix.Segment // of the last prompt
 	segmented prefix.Prefix
@@ -70,7 +69,6 @@ func (x *index) init(tree *prefix.Tree, c *changes, replicas int) {
 	x.wideOver = max(4, int32(replicas)/32)
 	x.blockTokens = make([]int32, replicas)
 	x.reach = make([]int32, replicas)
-	x.classes = make([]uint64, replicas)
 	x.held = make([]int32, replicas)
 	for i := range x.held {
 		x.held[i] = noSlot
@@ -79,12 +77,10 @@ func (x *index) init(tree *prefix.Tree, c *changes, replicas int) {
 
 // heard takes note of the block size that r's facts are in.
 func (x *index) heard(r ReplicaID, blockTokens int32) {
-	before := x.blockTokens[r]
-	if before == blockTokens {
+	if x.blockTokens[r] == blockTokens {
 		return
 	}
 	x.blockTokens[r] = blockTokens
-	x.classes[r] ^= classOfSize(before) ^ classOfSize(blockTokens)
 	x.changes.note(r)
 	for at := x.held[r]; at != noSlot; at = x.holders[at].older {
 		x.measure(at)
@@ -240,15 +236,13 @@ func (x *index) setExtent(at, extent int32) {
 		return
 	}
 	if x.streams[h.stream].table != noSlot {
-		x.classes[h.replica] ^= classOfExtent(h.stream, h.extent) ^ classOfExtent(h.stream, extent)
 		x.changes.note(h.replica)
 	}
 	h.extent = extent
 }
 
-// A class is a hash of what a replica holds of wide streams, and of its block size: each part is hashed, and the sum is
-// the exclusive or of the parts, so that one part can be exchanged. Two different holdings of 64 bits that agree by
-// chance would be taken for one.
+// A class is a hash of what a replica holds of some wide streams, and of its block size: the exclusive or of the hashes
+// of the parts. Two different holdings of which 64 bits agree by chance would be taken for one.
 func classOfExtent(s prefix.StreamID, extent int32) uint64 {
 	if extent == 0 {
 		return 0
@@ -258,7 +252,7 @@ func classOfExtent(s prefix.StreamID, extent int32) uint64 {
 
 func classOfSize(blockTokens int32) uint64 { return exact.Hash1(0x73697a65, uint64(blockTokens)) }
 
-// widen gives s a table, and its holders a part of their class.
+// widen gives s a table.
 func (x *index) widen(s prefix.StreamID) {
 	st := &x.streams[s]
 	if k := len(x.spareTables); k > 0 {
@@ -273,7 +267,7 @@ func (x *index) widen(s prefix.StreamID) {
 	for at := st.first; at != noSlot; at = x.holders[at].next {
 		h := &x.holders[at]
 		table[h.replica] = at
-		x.reclass(h)
+		x.changes.note(h.replica)
 	}
 }
 
@@ -284,18 +278,10 @@ func (x *index) narrow(s prefix.StreamID) {
 	for at := st.first; at != noSlot; at = x.holders[at].next {
 		h := &x.holders[at]
 		table[h.replica] = noSlot
-		x.reclass(h)
+		x.changes.note(h.replica)
 	}
 	x.spareTables = append(x.spareTables, st.table)
 	st.table = noSlot
-}
-
-// reclass puts h's extent into its replica's class, or takes it out.
-func (x *index) reclass(h *holder) {
-	if h.extent > 0 {
-		x.classes[h.replica] ^= classOfExtent(h.stream, h.extent)
-		x.changes.note(h.replica)
-	}
 }
 
 // clear forgets everything on r.

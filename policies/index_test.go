@@ -89,16 +89,10 @@ func TestIndexAgainstBlockCounts(t *testing.T) {
 	})
 }
 
-// checkRuns holds the runs of every holder to their order, the tables and classes to the holders, and the memory to what is
+// checkRuns holds the runs of every holder to their order, the tables to the holders, and the memory to what is
 // in use.
 func checkRuns(t *rapid.T, x *index) {
 	used, holders := 0, 0
-	classes := make([]uint64, len(x.classes))
-	for r, b := range x.blockTokens {
-		if b > 0 {
-			classes[r] = classOfSize(0) ^ classOfSize(b)
-		}
-	}
 	for s := range x.streams {
 		st := x.streams[s]
 		count := int32(0)
@@ -117,9 +111,6 @@ func checkRuns(t *rapid.T, x *index) {
 			if last.lo < 0 || int(h.stream) != s || x.find(h.stream, h.replica) != at {
 				t.Fatalf("stream %d: holder %+v has no runs or is not found", s, h)
 			}
-			if st.table != noSlot {
-				classes[h.replica] ^= classOfExtent(h.stream, h.extent)
-			}
 		}
 		holders += int(count)
 		if count != st.count || count > x.wideOver && st.table == noSlot || count <= x.wideOver/2 && st.table != noSlot {
@@ -128,11 +119,6 @@ func checkRuns(t *rapid.T, x *index) {
 	}
 	if used+len(x.spareRuns) != len(x.runs) || holders+len(x.spareHolders) != len(x.holders) {
 		t.Fatalf("%d runs, %d in use, %d spare; %d holders, %d in use, %d spare", len(x.runs), used, len(x.spareRuns), len(x.holders), holders, len(x.spareHolders))
-	}
-	for r, c := range classes {
-		if x.classes[r] != c {
-			t.Fatalf("replica %d is of class %x, want %x", r, x.classes[r], c)
-		}
 	}
 }
 

@@ -1,5 +1,7 @@
 package policies
 
+import "github.com/sluice-sim/sluice/prefix"
+
 // Ranking keeps the replicas that are up in order of load, so that a router finds the best one without looking at all of
 // them, and finds exactly the one that looking at all of them would find. It sorts replicas into groups in which a prompt
 // hits equally and the router's two figures A and B are equal, so that within a group the score depends on the key alone
@@ -11,8 +13,22 @@ package policies
 // changed since the last one, the logarithm of their number. Nothing is done until a router asks. The zero value is not
 // ready; a Ranking serves one View at a time and starts anew with another.
 //
-// Memory: 32 bytes for each replica, and 64 to 96 in tournaments if groups are few; 48 for each group.
+// Memory: for each replica 32 bytes, and 64 to 96 in tournaments, times the system prompts (the paths of wide streams) that
+// prompts begin with, at most maxBoards; 48 for each group.
 type Ranking struct {
+	*board // of the last query
+	first  *board
+	boards []*board
+	byPath map[prefix.StreamID]int32
+}
+
+// maxBoards is for how many paths of wide streams a Ranking keeps an order. For others replicas are judged one by one.
+const maxBoards = 64
+
+// board is a Ranking for the prompts whose leading wide streams end with one stream. It counts replicas as one class
+// that hold equally much of these.
+type board struct {
+	path   prefix.StreamID
 	place  func(v *View, r ReplicaID) Place
 	byHits bool
 
@@ -88,17 +104,45 @@ type exception struct {
 // NewRanking makes a Ranking in which place says where a replica belongs. What it says may change only with the replica's
 // state, sample and leases, or before a call of Refresh. With byHits set, scores may depend on Group.Hit.
 func NewRanking(byHits bool, place func(v *View, r ReplicaID) Place) *Ranking {
-	return &Ranking{place: place, byHits: byHits}
+	b := &board{place: place, byHits: byHits, path: prefix.None}
+	return &Ranking{board: b, first: b, byPath: make(map[prefix.StreamID]int32)}
+}
+
+// Ask makes t the turn that the queries below are about, as v is now.
+func (k *Ranking) Ask(v *View, t *Turn) {
+	if k.first.view != v {
+		k.first.reset(v)
+		k.boards = k.boards[:0]
+		clear(k.byPath)
+	}
+	k.board = k.first
+	each := false
+	if path := v.index.widePath(t.Prompt); path != prefix.None {
+		i, ok := k.byPath[path]
+		if !ok && len(k.boards) < maxBoards {
+			i, ok = int32(len(k.boards)), true
+			k.boards = append(k.boards, &board{place: k.first.place, byHits: k.first.byHits, path: path})
+			k.byPath[path] = i
+		}
+		if each = !ok; ok {
+			k.board = k.boards[i]
+		}
+	}
+	k.ask(v, t, each)
 }
 
 // Refresh asks again where r belongs.
 func (k *Ranking) Refresh(v *View, r ReplicaID) {
-	k.sync(v)
-	k.update(r)
+	k.first.sync(v)
+	k.first.update(r)
+	for _, b := range k.boards {
+		b.sync(v)
+		b.update(r)
+	}
 }
 
 // sync brings the order up to date with v.
-func (k *Ranking) sync(v *View) {
+func (k *board) sync(v *View) {
 	if k.view != v {
 		k.reset(v)
 	}
@@ -109,7 +153,7 @@ func (k *Ranking) sync(v *View) {
 	k.seen = c.count
 }
 
-func (k *Ranking) reset(v *View) {
+func (k *board) reset(v *View) {
 	k.view, k.seen, k.query = v, 0, 0
 	k.seats = make([]seat, v.Replicas())
 	for i := range k.seats {
@@ -120,7 +164,7 @@ func (k *Ranking) reset(v *View) {
 	k.sets.init(v.Replicas())
 }
 
-func (k *Ranking) update(r ReplicaID) {
+func (k *board) update(r ReplicaID) {
 	s := &k.seats[r]
 	if k.view.replicas[r].state != Up {
 		k.leave(r)
@@ -130,7 +174,7 @@ func (k *Ranking) update(r ReplicaID) {
 	p := k.place(k.view, r)
 	key := groupKey{a: p.A, b: p.B}
 	if k.byHits {
-		key.class = k.view.index.classes[r]
+		key.class = k.view.index.classOn(k.path, r)
 	}
 	if s.group != noSlot && k.groups[s.group].key == key {
 		if s.place.Key == p.Key {
@@ -146,7 +190,7 @@ func (k *Ranking) update(r ReplicaID) {
 }
 
 // enter makes the group of a key one larger.
-func (k *Ranking) enter(key groupKey) int32 {
+func (k *board) enter(key groupKey) int32 {
 	i, ok := k.byGroup[key]
 	if !ok {
 		if n := len(k.spareG); n > 0 {
@@ -163,7 +207,7 @@ func (k *Ranking) enter(key groupKey) int32 {
 	return i
 }
 
-func (k *Ranking) enterClass(hash uint64) int32 {
+func (k *board) enterClass(hash uint64) int32 {
 	i, ok := k.byClass[hash]
 	if !ok {
 		if n := len(k.spareC); n > 0 {
@@ -180,7 +224,7 @@ func (k *Ranking) enterClass(hash uint64) int32 {
 }
 
 // leave takes r out of its group, if it has one.
-func (k *Ranking) leave(r ReplicaID) {
+func (k *board) leave(r ReplicaID) {
 	i := k.seats[r].group
 	if i == noSlot {
 		return
@@ -205,7 +249,7 @@ func (k *Ranking) leave(r ReplicaID) {
 }
 
 // under is the whole of a group; its hit is that of the last query.
-func (k *Ranking) under(i int32) below {
+func (k *board) under(i int32) below {
 	g := &k.groups[i]
 	b := below{g: Group{A: g.key.a, B: g.key.b}, node: g.root, level: k.sets.depth}
 	if k.byHits {

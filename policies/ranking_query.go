@@ -5,7 +5,7 @@ func byKey(_ Group, key int64) int64 { return key }
 
 // First is the replica with the smallest key, of several the first one from on, or if there is none from the lowest on;
 // NoReplica if none is up. It is for a Ranking that puts all replicas into one group.
-func (k *Ranking) First(v *View, from ReplicaID) ReplicaID {
+func (k *board) First(v *View, from ReplicaID) ReplicaID {
 	k.sync(v)
 	for _, i := range k.live {
 		b := k.under(i)
@@ -18,12 +18,12 @@ func (k *Ranking) First(v *View, from ReplicaID) ReplicaID {
 	return NoReplica
 }
 
-// Ask makes t the turn that the queries below are about, as v is now.
-func (k *Ranking) Ask(v *View, t *Turn) {
+// ask makes t the turn that the queries below are about, as v is now; each has all replicas judged by themselves.
+func (k *board) ask(v *View, t *Turn, each bool) {
 	k.sync(v)
 	k.query++
 	k.more = k.more[:0]
-	if k.each = 4*len(k.live) > len(v.up); k.each {
+	if k.each = each || 4*len(k.live) > len(v.up); k.each {
 		if len(k.hits) != v.Replicas() {
 			k.hits = make([]int32, v.Replicas())
 		}
@@ -53,7 +53,7 @@ func (k *Ranking) Ask(v *View, t *Turn) {
 }
 
 // judge makes r, with its hit, one that is judged by itself, if it is up and its hit is not that of its class.
-func (k *Ranking) judge(r ReplicaID, hit int32) {
+func (k *board) judge(r ReplicaID, hit int32) {
 	if g := k.seats[r].group; g != noSlot && hit > k.classes[k.groups[g].class].hit {
 		k.more = append(k.more, exception{r, hit})
 	}
@@ -61,7 +61,7 @@ func (k *Ranking) judge(r ReplicaID, hit int32) {
 
 // Longest is the replica with the most resident tokens, the lowest of several, and how many they are; NoReplica if none is
 // up.
-func (k *Ranking) Longest() (home ReplicaID, hit int32) {
+func (k *board) Longest() (home ReplicaID, hit int32) {
 	home = NoReplica
 	for _, e := range k.more {
 		if home == NoReplica || e.hit > hit || e.hit == hit && e.replica < home {
@@ -84,7 +84,7 @@ func (k *Ranking) Longest() (home ReplicaID, hit int32) {
 }
 
 // Lowest is the replica with the smallest score, the lowest of several; NoReplica if none is up.
-func (k *Ranking) Lowest(score Score) ReplicaID {
+func (k *board) Lowest(score Score) ReplicaID {
 	if len(k.live) == 0 {
 		return NoReplica
 	}
@@ -108,7 +108,7 @@ func (k *Ranking) Lowest(score Score) ReplicaID {
 
 // InTurn is the replica that comes turn-th, modulo their number, among those with the smallest score in ascending order,
 // and how many these are; NoReplica if none is up.
-func (k *Ranking) InTurn(score Score, turn uint64) (to ReplicaID, ties int) {
+func (k *board) InTurn(score Score, turn uint64) (to ReplicaID, ties int) {
 	if len(k.live) == 0 {
 		return NoReplica, 0
 	}
@@ -155,7 +155,7 @@ func (k *Ranking) InTurn(score Score, turn uint64) (to ReplicaID, ties int) {
 
 // best is the smallest score. It leaves in k.ties the replicas that have it and are judged by themselves, unless they
 // would have it in their group too: those are counted there.
-func (k *Ranking) best(score Score) int64 {
+func (k *board) best(score Score) int64 {
 	best := noKey
 	k.ties = k.ties[:0]
 	for _, e := range k.more {
@@ -185,7 +185,7 @@ func (k *Ranking) best(score Score) int64 {
 	return best
 }
 
-func (k *Ranking) own(e exception, score Score) int64 {
+func (k *board) own(e exception, score Score) int64 {
 	p := &k.seats[e.replica].place
 	return score(Group{A: p.A, B: p.B, Hit: e.hit}, p.Key)
 }
