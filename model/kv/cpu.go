@@ -66,10 +66,9 @@ type EvictedRun struct {
 	Up     bool
 }
 
-// NewCPUTier returns an empty tier: an ExtentCPUTier, or a ReferenceCPUTier where chunks need places or their lookups are
-// counted.
+// NewCPUTier returns an empty tier: a ReferenceCPUTier where chunks need places, else an ExtentCPUTier.
 func NewCPUTier(cfg CPUConfig) CPUTier {
-	if cfg.Places || cfg.StoreThreshold >= 2 {
+	if cfg.Places {
 		return NewReferenceCPUTier(cfg)
 	}
 	return NewExtentCPUTier(cfg)

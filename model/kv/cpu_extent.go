@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-sim/sluice/prefix"
 )
 
-// ExtentCPUTier is a CPUTier that keeps runs of chunks, so that no operation costs more for a longer context; it knows no
-// store threshold and no places.
+// ExtentCPUTier is a CPUTier that keeps runs of chunks, so that no operation costs more for a longer context; its chunks
+// have no places.
 //
 // A piece is a run of chunks of one stream in one state, side by side in their list: from the end that is evicted first
 // their positions ascend, as where a transfer has ended, or descend, as where a request has touched them. Pieces are cut
@@ -17,29 +17,14 @@ type ExtentCPUTier struct {
 	cfg                      CPUConfig
 	used, evictable, pending int32
 
-	index  streamIndex // lowest piece of each stream
-	pieces []cpuPiece
-	spare  int32 // unused pieces
-
-	// As in ReferenceCPUTier: LRU has one list, recent, of the evictable chunks alone; lengths are chunks.
-	lists  [numLists]cpuList
-	target float64
+	cpuPieces // in lists as in ReferenceCPUTier: LRU has one, recent, of the evictable chunks alone
+	target    float64
+	counts    runCounts
 
 	call    uint32
-	victims []cpuVictim // scratch
+	wanted  []prefix.Segment // scratch
+	victims []cpuVictim      // scratch
 	evicted []EvictedRun
-}
-
-// cpuPiece is chunks [lo, hi) of a stream.
-type cpuPiece struct {
-	stream      prefix.StreamID
-	lo, hi      int32
-	ref         int32  // loads in flight; storing before the store has completed
-	call        uint32 // last call of PrepareStore that may not evict it
-	left, right int32  // in the stream, by position; right links unused pieces
-	prev, next  int32  // in its list
-	in          listID
-	up          bool // positions ascend in the list
 }
 
 // cpuVictim is a piece of which n chunks are to be evicted.
@@ -47,14 +32,12 @@ type cpuVictim struct{ piece, n int32 }
 
 var _ CPUTier = (*ExtentCPUTier)(nil)
 
-// NewExtentCPUTier returns an empty tier. There must be no store threshold.
+// NewExtentCPUTier returns an empty tier.
 func NewExtentCPUTier(cfg CPUConfig) *ExtentCPUTier {
-	if cfg.StoreThreshold >= 2 || cfg.Places {
-		panic(fmt.Sprintf("kv: a CPU tier of runs cannot have store threshold %d, places %v", cfg.StoreThreshold, cfg.Places))
+	if cfg.Places {
+		panic("kv: chunks of a CPU tier of runs cannot have places")
 	}
-	t := &ExtentCPUTier{cfg: cfg, index: newStreamIndex(), spare: nowhere}
-	t.clearLists()
-	return t
+	return &ExtentCPUTier{cfg: cfg, cpuPieces: newCPUPieces(), counts: runCounts{newCPUPieces(), trackedChunks}}
 }
 
 // Free implements CPUTier.
@@ -77,15 +60,21 @@ func (t *ExtentCPUTier) ClearEvicted() { t.evicted = t.evicted[:0] }
 
 // Reset implements CPUTier.
 func (t *ExtentCPUTier) Reset() {
-	t.index.clear()
-	t.pieces, t.spare = t.pieces[:0], nowhere
+	t.clear()
 	t.used, t.evictable, t.pending = 0, 0, 0
-	t.clearLists()
 	t.target = 0
 }
 
 // Match implements CPUTier.
 func (t *ExtentCPUTier) Match(path []prefix.Segment, from, to int32) (end int32, arrives, pinned bool) {
+	end, arrives, pinned = t.match(path, from, to)
+	if t.cfg.StoreThreshold >= 2 {
+		t.counts.add(path, from, min(end+1, to))
+	}
+	return end, arrives, pinned
+}
+
+func (t *ExtentCPUTier) match(path []prefix.Segment, from, to int32) (end int32, arrives, pinned bool) {
 	end = from
 	for _, s := range path {
 		hi := min(s.Hi, to)
@@ -107,6 +96,9 @@ func (t *ExtentCPUTier) Match(path []prefix.Segment, from, to int32) (end int32,
 
 // Settled implements CPUTier.
 func (t *ExtentCPUTier) Settled(path []prefix.Segment, to int32) bool {
+	if t.cfg.StoreThreshold >= 2 {
+		return false
+	}
 	for _, s := range path {
 		hi := min(s.Hi, to)
 		for i := t.find(s.Stream, s.Lo); t.cfg.ARC && i != nowhere && t.pieces[i].lo < hi; i = t.pieces[i].right {

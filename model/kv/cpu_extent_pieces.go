@@ -2,13 +2,48 @@ package kv
 
 import "github.com/sluice-sim/sluice/prefix"
 
-func (t *ExtentCPUTier) ghost(i int32) bool {
+// cpuPiece is chunks [lo, hi) of a stream.
+type cpuPiece struct {
+	stream      prefix.StreamID
+	lo, hi      int32
+	ref         int32  // loads in flight; storing before the store has completed; of counted chunks, their lookups
+	call        uint32 // last call of PrepareStore that may not evict it
+	left, right int32  // in the stream, by position; right links unused pieces
+	prev, next  int32  // in its list
+	in          listID
+	up          bool // positions ascend in the list
+}
+
+// cpuPieces is pieces in streams and in lists, whose lengths are chunks.
+type cpuPieces struct {
+	index  streamIndex // lowest piece of each stream
+	pieces []cpuPiece
+	spare  int32 // unused pieces
+	lists  [numLists]cpuList
+}
+
+func newCPUPieces() cpuPieces {
+	t := cpuPieces{index: newStreamIndex()}
+	t.clear()
+	return t
+}
+
+// clear forgets all pieces and keeps the memory.
+func (t *cpuPieces) clear() {
+	t.index.clear()
+	t.pieces, t.spare = t.pieces[:0], nowhere
+	for l := range t.lists {
+		t.lists[l] = cpuList{head: nowhere, tail: nowhere}
+	}
+}
+
+func (t *cpuPieces) ghost(i int32) bool {
 	in := t.pieces[i].in
 	return in == recentGhosts || in == frequentGhosts
 }
 
 // find is the lowest piece of stream s with a chunk at or over at, or nowhere.
-func (t *ExtentCPUTier) find(s prefix.StreamID, at int32) int32 {
+func (t *cpuPieces) find(s prefix.StreamID, at int32) int32 {
 	i := t.index.get(s)
 	for i != nowhere && t.pieces[i].hi <= at {
 		i = t.pieces[i].right
@@ -17,7 +52,7 @@ func (t *ExtentCPUTier) find(s prefix.StreamID, at int32) int32 {
 }
 
 // below is the highest piece of stream s with a chunk under at, or nowhere.
-func (t *ExtentCPUTier) below(s prefix.StreamID, at int32) int32 {
+func (t *cpuPieces) below(s prefix.StreamID, at int32) int32 {
 	found := nowhere
 	for i := t.index.get(s); i != nowhere && t.pieces[i].lo < at; i = t.pieces[i].right {
 		found = i
@@ -26,7 +61,7 @@ func (t *ExtentCPUTier) below(s prefix.StreamID, at int32) int32 {
 }
 
 // newPiece puts a piece, which overlaps no other and is in no list, into its stream.
-func (t *ExtentCPUTier) newPiece(x cpuPiece) int32 {
+func (t *cpuPieces) newPiece(x cpuPiece) int32 {
 	x.left, x.prev, x.next = t.below(x.stream, x.lo), nowhere, nowhere
 	if x.left == nowhere {
 		x.right = t.index.get(x.stream)
@@ -46,7 +81,7 @@ func (t *ExtentCPUTier) newPiece(x cpuPiece) int32 {
 }
 
 // place keeps a piece.
-func (t *ExtentCPUTier) place(x cpuPiece) int32 {
+func (t *cpuPieces) place(x cpuPiece) int32 {
 	i := t.spare
 	if i == nowhere {
 		t.pieces = append(t.pieces, x)
@@ -58,7 +93,7 @@ func (t *ExtentCPUTier) place(x cpuPiece) int32 {
 }
 
 // drop forgets piece i, which is in no list.
-func (t *ExtentCPUTier) drop(i int32) {
+func (t *cpuPieces) drop(i int32) {
 	x := &t.pieces[i]
 	switch {
 	case x.left != nowhere:
@@ -76,7 +111,7 @@ func (t *ExtentCPUTier) drop(i int32) {
 }
 
 // isolate cuts piece i so that what it has of [lo, hi) is a piece, and returns that.
-func (t *ExtentCPUTier) isolate(i, lo, hi int32) int32 {
+func (t *cpuPieces) isolate(i, lo, hi int32) int32 {
 	if t.pieces[i].lo < lo {
 		i = t.cut(i, lo)
 	}
@@ -87,7 +122,7 @@ func (t *ExtentCPUTier) isolate(i, lo, hi int32) int32 {
 }
 
 // oldest cuts piece i so that the n chunks of it that are evicted first are a piece, and returns that.
-func (t *ExtentCPUTier) oldest(i, n int32) int32 {
+func (t *cpuPieces) oldest(i, n int32) int32 {
 	x := &t.pieces[i]
 	if x.up {
 		return t.isolate(i, x.lo, x.lo+n)
@@ -96,7 +131,7 @@ func (t *ExtentCPUTier) oldest(i, n int32) int32 {
 }
 
 // cut leaves what piece i has under at to it, and returns the piece of the rest.
-func (t *ExtentCPUTier) cut(i, at int32) int32 {
+func (t *cpuPieces) cut(i, at int32) int32 {
 	x := t.pieces[i]
 	x.lo, x.left = at, i
 	j := t.place(x)
@@ -129,15 +164,9 @@ func (t *ExtentCPUTier) cut(i, at int32) int32 {
 	return j
 }
 
-func (t *ExtentCPUTier) clearLists() {
-	for l := range t.lists {
-		t.lists[l] = cpuList{head: nowhere, tail: nowhere}
-	}
-}
-
 // push puts piece i, which is in no list, at the end of a list, where it is evicted last, its positions ascending or
 // descending, and joins it with the piece before it there if it continues that.
-func (t *ExtentCPUTier) push(id listID, i int32, up bool) {
+func (t *cpuPieces) push(id listID, i int32, up bool) {
 	x := &t.pieces[i]
 	l := &t.lists[id]
 	l.len += x.hi - x.lo
@@ -164,7 +193,7 @@ func (t *ExtentCPUTier) push(id listID, i int32, up bool) {
 }
 
 // unlink takes piece i out of its list.
-func (t *ExtentCPUTier) unlink(i int32) {
+func (t *cpuPieces) unlink(i int32) {
 	x := &t.pieces[i]
 	l := &t.lists[x.in]
 	l.len -= x.hi - x.lo

@@ -5,18 +5,15 @@ import "github.com/sluice-sim/sluice/prefix"
 // PrepareStore implements CPUTier.
 func (t *ExtentCPUTier) PrepareStore(path []prefix.Segment, from, to int32, dst []prefix.Segment) (runs []prefix.Segment, ok bool) {
 	t.call++
+	t.want(path, from, to)
 	var missing, protected int32
-	for _, s := range path {
-		lo, hi := max(s.Lo, from), min(s.Hi, to)
-		if lo >= hi {
-			continue
-		}
-		missing += hi - lo
-		for i := t.find(s.Stream, lo); i != nowhere && t.pieces[i].lo < hi; i = t.pieces[i].right {
+	for _, s := range t.wanted {
+		missing += s.Hi - s.Lo
+		for i := t.find(s.Stream, s.Lo); i != nowhere && t.pieces[i].lo < s.Hi; i = t.pieces[i].right {
 			if t.ghost(i) {
 				continue
 			}
-			n := min(t.pieces[i].hi, hi) - max(t.pieces[i].lo, lo)
+			n := min(t.pieces[i].hi, s.Hi) - max(t.pieces[i].lo, s.Lo)
 			missing -= n
 			if t.pieces[i].ref == 0 {
 				protected += n
@@ -28,7 +25,7 @@ func (t *ExtentCPUTier) PrepareStore(path []prefix.Segment, from, to int32, dst 
 			return dst, false
 		}
 		if protected > 0 {
-			t.protect(path, from, to)
+			t.protect()
 		}
 		if !t.evict(short) {
 			return dst, false
@@ -37,26 +34,35 @@ func (t *ExtentCPUTier) PrepareStore(path []prefix.Segment, from, to int32, dst 
 	if missing == 0 {
 		return dst, true
 	}
-	for _, s := range path {
-		if lo, hi := max(s.Lo, from), min(s.Hi, to); lo < hi {
-			dst = t.insert(s.Stream, lo, hi, dst)
-		}
+	for _, s := range t.wanted {
+		dst = t.insert(s.Stream, s.Lo, s.Hi, dst)
 	}
 	t.used += missing
 	t.pending += missing
 	return dst, true
 }
 
-// protect marks the chunks of a call of PrepareStore, which it does not evict.
-func (t *ExtentCPUTier) protect(path []prefix.Segment, from, to int32) {
+// want lists the chunks that a store asks for and that were looked up often enough.
+func (t *ExtentCPUTier) want(path []prefix.Segment, from, to int32) {
+	t.wanted = t.wanted[:0]
 	for _, s := range path {
 		lo, hi := max(s.Lo, from), min(s.Hi, to)
-		if lo >= hi {
-			continue
+		switch {
+		case lo >= hi:
+		case t.cfg.StoreThreshold < 2:
+			t.wanted = append(t.wanted, prefix.Segment{Stream: s.Stream, Lo: lo, Hi: hi})
+		default:
+			t.wanted = t.counts.reaching(t.cfg.StoreThreshold, s.Stream, lo, hi, t.wanted)
 		}
-		for i := t.find(s.Stream, lo); i != nowhere && t.pieces[i].lo < hi; i = t.pieces[i].right {
+	}
+}
+
+// protect marks what a store asks for, which it does not evict.
+func (t *ExtentCPUTier) protect() {
+	for _, s := range t.wanted {
+		for i := t.find(s.Stream, s.Lo); i != nowhere && t.pieces[i].lo < s.Hi; i = t.pieces[i].right {
 			if !t.ghost(i) {
-				i = t.isolate(i, lo, hi)
+				i = t.isolate(i, s.Lo, s.Hi)
 				t.pieces[i].call = t.call
 			}
 		}

@@ -19,7 +19,10 @@ type bothTiers struct {
 }
 
 func newBothTiers(cfg CPUConfig) *bothTiers {
-	return &bothTiers{NewReferenceCPUTier(cfg), NewExtentCPUTier(cfg)}
+	b := &bothTiers{NewReferenceCPUTier(cfg), NewExtentCPUTier(cfg)}
+	limit := max(1, cfg.Chunks/2) // of counted chunks, so that some are forgotten
+	b.ref.counts.limit, b.ext.counts.limit = int(limit), limit
+	return b
 }
 
 // same compares the tiers after an operation.
@@ -59,6 +62,9 @@ func (b *bothTiers) sameLists() error {
 			return fmt.Errorf("list %d of length %d is %v, expected %v", l, e.lists[l].len, got, want)
 		}
 	}
+	if x, y := countedKeys(&r.counts), countedRuns(&e.counts); !slices.Equal(x, y) {
+		return fmt.Errorf("lookups %v, expected %v", y, x)
+	}
 	inStreams, unlisted, chunks := 0, 0, 0
 	for _, s := range e.index.slots {
 		last := int32(0)
@@ -85,6 +91,24 @@ func (b *bothTiers) sameLists() error {
 		return fmt.Errorf("%d pieces in streams, %d in lists, %d in none; %d chunks, expected %d", inStreams, listed, unlisted, chunks, r.index.used)
 	}
 	return nil
+}
+
+// countedKeys lists counted chunks, the one looked up longest ago first.
+func countedKeys(c *lookupCounts) (all []string) {
+	for i := c.order.head; i != nowhere; i = c.entries[i].next {
+		all = append(all, fmt.Sprintf("%x:%d", c.entries[i].key, c.entries[i].n))
+	}
+	return all
+}
+
+func countedRuns(c *runCounts) (all []string) {
+	for i := c.lists[recent].head; i != nowhere; i = c.pieces[i].next {
+		x := c.pieces[i]
+		for _, k := range evictedKeys([]EvictedRun{{x.stream, x.lo, x.hi, x.up}}) {
+			all = append(all, fmt.Sprintf("%x:%d", k, x.ref))
+		}
+	}
+	return all
 }
 
 // tierWorld is paths that share content, and transfers under way.
@@ -143,6 +167,7 @@ func (w *tierWorld) step(draw func(n int) int) error {
 		}
 	case 6:
 		end, arrives, _ := r.Match(path, int32(from), int32(n))
+		e.Match(path, int32(from), int32(n))
 		what = fmt.Sprintf("load %v %d to %d", path, from, end)
 		if arrives || end == int32(from) {
 			return nil
@@ -193,7 +218,7 @@ func (w *tierWorld) step(draw func(n int) int) error {
 func TestExtentCPUTier(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(n int) int { return rapid.IntRange(0, n).Draw(t, "draw") }
-		w := newTierWorld(CPUConfig{Chunks: int32(1 + draw(30)), ARC: draw(1) == 1}, 1+draw(7), 12, draw)
+		w := newTierWorld(CPUConfig{Chunks: int32(1 + draw(30)), ARC: draw(1) == 1, StoreThreshold: int32(max(0, draw(5)-2))}, 1+draw(7), 12, draw)
 		for i := range 60 {
 			err := w.step(draw)
 			if err == nil {
@@ -212,7 +237,7 @@ func TestExtentCPUTierLong(t *testing.T) {
 	for seed := range uint64(24) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		draw := func(n int) int { return rng.IntN(n + 1) }
-		w := newTierWorld(CPUConfig{Chunks: int32(40 + draw(400)), ARC: seed%2 == 1}, 4+draw(30), 60, draw)
+		w := newTierWorld(CPUConfig{Chunks: int32(40 + draw(400)), ARC: seed%2 == 1, StoreThreshold: int32(max(0, seed%6, 1) - 1)}, 4+draw(30), 60, draw)
 		for i := range 4000 {
 			used := w.both.ref.Used()
 			if err := w.step(draw); err != nil {
@@ -330,6 +355,7 @@ func BenchmarkCPUTier(b *testing.B) {
 				chunks := tokens / 16
 				cfg := CPUConfig{Chunks: chunks * sessions, ARC: tier[len(tier)-3:] == "arc", Places: tier[0] == 'r'}
 				t := NewCPUTier(cfg)
+				stored := int32(0)
 				path := make([]prefix.Segment, 1)
 				var runs []prefix.Segment
 				// A session's prompts grow from a half to one and a half times the context and start again.
@@ -343,6 +369,9 @@ func BenchmarkCPUTier(b *testing.B) {
 					t.Touch(path, path[0].Hi)
 					t.CompleteStore(runs)
 					t.ClearEvicted()
+					for _, r := range runs {
+						stored += r.Hi - r.Lo
+					}
 				}
 				n := 0
 				for range 4 * sessions * int(chunks/fresh) {
@@ -350,10 +379,13 @@ func BenchmarkCPUTier(b *testing.B) {
 					n++
 				}
 				b.ReportAllocs()
+				first := n
+				stored = 0
 				for b.Loop() {
 					turn(n)
 					n++
 				}
+				b.ReportMetric(float64(stored)/float64(n-first), "stored/op") // ARC can come to refuse every store
 			})
 		}
 	}
