@@ -225,7 +225,7 @@ func sharedFolder(t *testing.T) string {
 // TestAccuracyOpenLoop simulates servers that get the same few prompts again and again, at a constant rate.
 func TestAccuracyOpenLoop(t *testing.T) {
 	x := readMeasurements(t, filepath.Join(sharedFolder(t), "open_loop_h100_vllm.csv"))
-	lines := []string{"| workload, stage | model, GPUs | rate, 1/s | TTFT, % | TPOT, % | E2E, % |", "|---|---|---:|---:|---:|---:|"}
+	lines := []string{"| workload, stage | model, GPUs | TTFT, % | TPOT, % | E2E, % |", "|---|---|---:|---:|---:|"}
 	var ttft, tpot, e2e, larger []float64
 	overloaded := 0
 	for _, x.row = range x.rows {
@@ -255,10 +255,10 @@ func TestAccuracyOpenLoop(t *testing.T) {
 			larger = append(larger, c)
 			within(t, x.text("id")+" stage "+x.text("stage")+", mean E2E", c, 13)
 		}
-		lines = append(lines, fmt.Sprintf("| %s, %s | %s, %d | %g | %+.1f | %+.1f | %+.1f |", x.text("id"), x.text("stage"), d.setup.Model.Name, d.setup.TensorParallel, rate, a, b, c))
+		lines = append(lines, fmt.Sprintf("| %s, %s | %s, %d | %+.1f | %+.1f | %+.1f |", x.text("id"), x.text("stage"), d.setup.Model.Name, d.setup.TensorParallel, a, b, c))
 	}
-	lines = append(lines, fmt.Sprintf("| all %d | | | %s | %s | %s |", len(e2e), spread(ttft), spread(tpot), spread(e2e)),
-		fmt.Sprintf("| all %d but Llama-2-7B | | | | | %s |", len(larger), spread(larger)), "",
+	lines = append(lines, fmt.Sprintf("| all %d | | %s | %s | %s |", len(e2e), spread(ttft), spread(tpot), spread(e2e)),
+		fmt.Sprintf("| all %d but Llama-2-7B | | | | %s |", len(larger), spread(larger)), "",
 		fmt.Sprintf("Left out: %d stages that saturate the server.", overloaded))
 	publish(t, "open-loop", lines)
 	within(t, "open loop, mean absolute E2E error without Llama-2-7B", mean(absolute(larger)), 5)
