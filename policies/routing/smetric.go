@@ -82,7 +82,7 @@ func smetricDeclaration(name, doc string, gate smetricGate, spill smetricSpill) 
 }
 
 // smetricSignals is what is read with the knobs p: samples only for the number of requests, progress for the tokens that
-// decode, which the budget gates go by where there is no rate.
+// decode. Budget gates without a rate, which go by overload, do without progress then.
 func smetricSignals(p policies.Params) policies.Signals {
 	needs := policies.NeedsKVEvents
 	spill := p["spill"].Text
@@ -90,7 +90,7 @@ func smetricSignals(p policies.Params) policies.Signals {
 		needs |= policies.NeedsSamples
 	}
 	loads := spill == spillNames[spillLoad] || spill == spillNames[spillDynamo]
-	if loads || p["decode_mask"].Bool || p["gate"].Text == gateNames[gateOverload] || p["drain_per_s"].Number == 0 {
+	if loads || p["decode_mask"].Bool || p["gate"].Text == gateNames[gateOverload] {
 		needs |= policies.NeedsProgress
 	}
 	return needs
