@@ -37,7 +37,7 @@ func NewExtentCPUTier(cfg CPUConfig) *ExtentCPUTier {
 	if cfg.Places {
 		panic("kv: chunks of a CPU tier of runs cannot have places")
 	}
-	return &ExtentCPUTier{cfg: cfg, cpuPieces: newCPUPieces(), counts: runCounts{newCPUPieces(), trackedChunks}}
+	return &ExtentCPUTier{cfg: cfg, cpuPieces: newCPUPieces(), counts: runCounts{newCPUPieces(), trackedChunks, cfg.StoreThreshold}}
 }
 
 // Free implements CPUTier.

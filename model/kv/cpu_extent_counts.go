@@ -2,10 +2,13 @@ package kv
 
 import "github.com/sluice-sim/sluice/prefix"
 
-// runCounts is lookupCounts in runs: a piece is chunks looked up equally often, one after the other.
+// runCounts is lookupCounts in runs: a piece is chunks looked up equally often, one after the other. Lookups end where
+// nothing is stored, so that the leading chunks of a path have been looked up more and more often; counts therefore go no
+// further than the threshold.
 type runCounts struct {
 	cpuPieces
-	limit int32
+	limit     int32 // chunks counted
+	threshold int32
 }
 
 // add counts one lookup of chunks of a path, in order.
@@ -18,7 +21,7 @@ func (c *runCounts) add(path []prefix.Segment, from, to int32) {
 				i = c.isolate(i, at, hi)
 				at = c.pieces[i].hi
 				c.unlink(i)
-				c.pieces[i].ref++
+				c.pieces[i].ref = min(c.pieces[i].ref+1, c.threshold)
 				c.push(recent, i, true)
 				continue
 			}
@@ -45,11 +48,11 @@ func (c *runCounts) forget(n int32) {
 	}
 }
 
-// reaching appends those of chunks [lo, hi) of stream s to dst that were looked up at least so many times.
-func (c *runCounts) reaching(times int32, s prefix.StreamID, lo, hi int32, dst []prefix.Segment) []prefix.Segment {
+// reaching appends those of chunks [lo, hi) of stream s to dst that were looked up as often as the threshold asks for.
+func (c *runCounts) reaching(s prefix.StreamID, lo, hi int32, dst []prefix.Segment) []prefix.Segment {
 	for i := c.find(s, lo); i != nowhere && c.pieces[i].lo < hi; i = c.pieces[i].right {
 		x := &c.pieces[i]
-		if x.ref < times {
+		if x.ref < c.threshold {
 			continue
 		}
 		a, b := max(x.lo, lo), min(x.hi, hi)

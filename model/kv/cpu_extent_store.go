@@ -52,7 +52,7 @@ func (t *ExtentCPUTier) want(path []prefix.Segment, from, to int32) {
 		case t.cfg.StoreThreshold < 2:
 			t.wanted = append(t.wanted, prefix.Segment{Stream: s.Stream, Lo: lo, Hi: hi})
 		default:
-			t.wanted = t.counts.reaching(t.cfg.StoreThreshold, s.Stream, lo, hi, t.wanted)
+			t.wanted = t.counts.reaching(s.Stream, lo, hi, t.wanted)
 		}
 	}
 }
