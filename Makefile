@@ -5,7 +5,7 @@ STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 # Packages that start goroutines.
 RACE_PACKAGES = ./cmd/... ./results/... ./traces/...
 
-.PHONY: build demo test lint race fuzz bench accuracy determinism clean
+.PHONY: build demo test lint race fuzz bench accuracy routers determinism clean
 
 # The program.
 build:
@@ -42,6 +42,10 @@ bench:
 # Measured vLLM servers through the simulator; prints the tables of docs/accuracy.md and writes them there.
 accuracy:
 	$(GO) test ./sim -run '^TestAccuracy' -count=1 -v -accuracy
+
+# Every router with the best of its grid on the scenario `routers`; prints the section of docs/policies.md and writes it there.
+routers: build
+	$(GO) test ./studies -run '^TestRouters$$' -count=1 -v -routers ../bin/sluice
 
 # The same results on other processors, with more of them, walking and with the reference pool; see the script.
 determinism:
