@@ -251,9 +251,15 @@ func connectorHits(t *testing.T, inStep bool) {
 // TestConnectorDoesNotAllocate counts allocations of decode steps, and of whole requests that hit the CPU tier, in
 // steady state.
 func TestConnectorDoesNotAllocate(t *testing.T) {
+	for _, tier := range []kv.CPUConfig{{Chunks: 400}, {Chunks: 400, ARC: true}, {Chunks: 400, StoreThreshold: 2}, {Chunks: 400, Places: true}} {
+		connectorAllocations(t, tier)
+	}
+}
+
+func connectorAllocations(t *testing.T, tier kv.CPUConfig) {
 	cfg := DefaultConfig()
 	cfg.MaxModelLen = 1 << 20
-	x := newTiered(cfg, OffloadConfig{CPUConfig: kv.CPUConfig{Chunks: 400}, BlocksPerChunk: 1, PromptOnly: true}, kv.NewExtent(300, true), 1)
+	x := newTiered(cfg, OffloadConfig{CPUConfig: tier, BlocksPerChunk: 1, PromptOnly: true}, kv.NewExtent(300, true), 1)
 	o := x.loop.Offload()
 	var tree prefix.Tree
 	paths := make([][]prefix.Segment, 4)
@@ -294,9 +300,9 @@ func TestConnectorDoesNotAllocate(t *testing.T) {
 	}
 	before := o.Counts
 	if n := testing.AllocsPerRun(40, serve); n != 0 {
-		t.Errorf("a request allocates %v times", n)
+		t.Errorf("%+v: a request allocates %v times", tier, n)
 	}
 	if o.Counts.LoadJobs == before.LoadJobs || o.Counts.StoreJobs <= 3 {
-		t.Errorf("nothing was loaded or stored: %+v", o.Counts)
+		t.Errorf("%+v: nothing was loaded or stored: %+v", tier, o.Counts)
 	}
 }
