@@ -233,7 +233,7 @@ func (o *Offload) abandon(e *Engine, s Slot) bool {
 	return false
 }
 
-// steady is how many more steps, all decodes of the running requests, change nothing here but the counts of steps.
+// steady is how many more steps, all decodes of the running requests, change nothing here but counts.
 func (o *Offload) steady(e *Engine) int32 {
 	if len(o.reported)+len(o.Loads)+len(o.Stores)+len(o.Flush) > 0 {
 		return 0
@@ -245,14 +245,19 @@ func (o *Offload) steady(e *Engine) int32 {
 	}
 	size := o.cfg.BlocksPerChunk * e.cfg.BlockTokens
 	steps := int32(maxRunSteps)
+	refused := 0
 	for _, s := range e.running {
-		r, x := &e.requests[s], &o.side[s]
-		if o.storable(e, r, r.computed) > x.next {
-			return 0 // its store was refused and is tried again
+		r := &e.requests[s]
+		to := o.storable(e, r, r.computed)
+		if to > o.side[s].next {
+			refused++ // its store is tried again in every step, of a tier that stays as it is
 		}
 		if !o.cfg.PromptOnly {
-			steps = min(steps, (x.next+1)*size-min(r.computed, r.tokens)-1)
+			steps = min(steps, (to+1)*size-min(r.computed, r.tokens)-1)
 		}
+	}
+	if refused != len(o.Refused) {
+		return 0
 	}
 	return max(steps, 0)
 }
@@ -262,10 +267,11 @@ func (o *Offload) settled(e *Engine, s Slot) bool {
 	return o.tier.Settled(o.inChunks(r.Path), o.chunks(e, r))
 }
 
-// jumped forgets what the last schedule call decided, as n steady steps do, and counts their lookups.
+// jumped forgets what the last schedule call decided, as n steady steps do, and counts what they ask for in vain.
 func (o *Offload) jumped(n int32) {
-	o.Refused, o.Evicted = o.Refused[:0], o.Evicted[:0]
+	o.Evicted = o.Evicted[:0]
 	o.tier.ClearEvicted()
+	o.Counts.RefusedStores += int64(n) * int64(len(o.Refused))
 	for i := range o.Lookups {
 		if o.Lookups[i].Retry {
 			o.Counts.LookupsToBeRetried += int64(n)
