@@ -345,8 +345,8 @@ func (b *bothTiers) order() string {
 	return s
 }
 
-// BenchmarkCPUTier is one turn of a session: look up and touch all its chunks of 16 tokens, store 60 new ones, under steady
-// eviction.
+// BenchmarkCPUTier is one turn of a session: look up and touch all its chunks of 16 tokens, store those that are new or were
+// evicted, in a tier that cannot keep every session.
 func BenchmarkCPUTier(b *testing.B) {
 	for _, tier := range []string{"extent/lru", "extent/arc", "reference/lru", "reference/arc"} {
 		for _, tokens := range []int32{4000, 32_000, 128_000} {
