@@ -25,8 +25,11 @@ var columns = []struct {
 }
 
 // write is the section: the comparison, its command, and what every setting gave.
-func write(picks []string, tuning [][]tried, table *results.Table) string {
+func write(picks []string, tuning [][]tried, c *results.Comparison) string {
 	var b strings.Builder
+	table := c.Table()
+	order := ranked(table)
+	toBest := againstBest(c, order)
 	fmt.Fprintf(&b, `All routers on the bundled scenario %s (`+"`sluice scenarios %s`"+`): generated coding agents on eight replicas whose KV
 cache is a little too small for them. Each has the tuning that was best for it: of the settings in the second table, at most
 %d for each router and the defaults among them, the one with the most tokens (input and output) a second within the SLO on
@@ -35,18 +38,25 @@ comparison is of %d other seeds, %d to %d.
 `+"`make routers`"+` does it all again and writes this section.
 
 Means over the seeds; in brackets the paired difference to %s with its 95 %% interval, in percent of it. The order is that of
-the first column. One scenario at one load says nothing about others.
+the tokens within the SLO; "to the first" is the paired difference of these to the first router of the table. An interval that
+holds 0 tells no difference. One scenario at one load says nothing about others.
 
 `, scenario, scenario, mostPerGrid, tuningSeed, seeds, firstSeed, firstSeed+seeds-1, grids[0].router)
 	b.WriteString("| Router | Setting |")
 	for _, c := range columns {
 		b.WriteString(" " + c.title + " |")
+		if c.metric == goodMetric {
+			b.WriteString(" To the first, % |")
+		}
 	}
-	b.WriteString("\n| --- | --- |" + strings.Repeat(" ---: |", len(columns)) + "\n")
-	for _, arm := range ranked(table) {
+	b.WriteString("\n| --- | --- |" + strings.Repeat(" ---: |", len(columns)+1) + "\n")
+	for place, arm := range order {
 		fmt.Fprintf(&b, "| %s | %s |", grids[arm].router, words(picks[arm]))
 		for _, c := range columns {
 			b.WriteString(" " + cell(table, c.metric, arm, c.difference) + " |")
+			if c.metric == goodMetric {
+				b.WriteString(" " + difference(toBest[place]) + " |")
+			}
 		}
 		b.WriteString("\n")
 	}
@@ -67,7 +77,17 @@ func ranked(table *results.Table) []int {
 	return order
 }
 
-func cell(table *results.Table, metric string, arm int, difference bool) string {
+// againstBest is the tokens within the SLO of the arms in an order, with the paired differences to the first of them.
+func againstBest(c *results.Comparison, order []int) []results.Cell {
+	sorted := *c
+	sorted.Arms = make([]results.Arm, len(order))
+	for place, arm := range order {
+		sorted.Arms[place] = c.Arms[arm]
+	}
+	return row(sorted.Table(), goodMetric).Cells
+}
+
+func cell(table *results.Table, metric string, arm int, differs bool) string {
 	r := row(table, metric)
 	if r == nil || r.Cells[arm].Value == nil {
 		return "-"
@@ -75,15 +95,23 @@ func cell(table *results.Table, metric string, arm int, difference bool) string 
 	c := r.Cells[arm]
 	text := results.FormatNumber(*c.Value)
 	switch {
-	case r.Unit == "share":
+	case r.Unit == "%":
 		text = fmt.Sprintf("%.1f", *c.Value*100)
 	case metric == "tpot_s.p50":
 		text = fmt.Sprintf("%.1f", *c.Value*1000)
 	}
-	if difference && c.Change != nil && c.HalfWidth != nil {
-		text += fmt.Sprintf(" (%+.1f ± %.1f)", *c.Change*100, *c.HalfWidth*100)
+	if d := difference(c); differs && d != "" {
+		text += " (" + d + ")"
 	}
 	return text
+}
+
+// difference is the paired difference of a cell with its interval, in percent; "" where there is none.
+func difference(c results.Cell) string {
+	if c.Change == nil || c.HalfWidth == nil {
+		return ""
+	}
+	return fmt.Sprintf("%+.1f ± %.1f", *c.Change*100, *c.HalfWidth*100)
 }
 
 func writeCommand(b *strings.Builder, args []string) {

@@ -2,8 +2,6 @@
 package studies
 
 import (
-	"bytes"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -39,8 +37,7 @@ func TestRouters(t *testing.T) {
 		t.Skip("make routers runs this")
 	}
 	picks, tuning := tune(t)
-	table := compare(t, seeds, comparison(picks)...)
-	section := write(picks, tuning, table)
+	section := write(picks, tuning, compare(t, seeds, comparison(picks)...))
 	fmt.Print(section)
 	raw, err := os.ReadFile(page)
 	if err != nil {
@@ -113,28 +110,22 @@ func split(t *testing.T, page string) (head, section, tail string) {
 	return head, section, tail
 }
 
-// compare runs `sluice compare` and reads its table.
-func compare(t *testing.T, seeds int, args ...string) *results.Table {
+// compare runs `sluice compare` and reads its results.
+func compare(t *testing.T, seeds int, args ...string) *results.Comparison {
 	out := filepath.Join(t.TempDir(), "results")
-	cmd := exec.Command(*program, append(args, "--json", "--out", out)...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	raw, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, stderr.Bytes())
+	if raw, err := exec.Command(*program, append(args, "--out", out)...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, raw)
 	}
-	var table results.Table
-	if err := json.Unmarshal(raw, &table); err != nil {
+	c, err := results.Load(out)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range table.Rows {
-		for i, c := range r.Cells {
-			if c.Runs != seeds {
-				t.Fatalf("%s of %s: %d runs, want %d", r.Metric, table.Columns[i], c.Runs, seeds)
-			}
+	for i := range c.Arms {
+		if n := len(c.Arms[i].Runs); n != seeds {
+			t.Fatalf("%s: %d runs, want %d", c.Arms[i].Name, n, seeds)
 		}
 	}
-	return &table
+	return c
 }
 
 // tried is a setting with what it gave.
@@ -152,7 +143,7 @@ func tune(t *testing.T) (picks []string, all [][]tried) {
 			args = append(args, "--arm", grids[i].arm(fmt.Sprintf("%s/%d", grids[i].router, j), setting))
 		}
 	}
-	table := compare(t, 1, args...)
+	table := compare(t, 1, args...).Table()
 	good, ttft := values(t, table, goodMetric), values(t, table, ttftMetric)
 	at := 0
 	for i := range grids {
