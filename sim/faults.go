@@ -168,7 +168,7 @@ func (r *run) strike(i int32, f *Fault) {
 		c.absent = false
 	case StaleCounters:
 		if !c.stale {
-			c.frozen = r.sampleOf(i)
+			c.frozen = r.sampleOf(i, r.now)
 		}
 	}
 	r.reassess(i)

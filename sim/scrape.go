@@ -70,7 +70,7 @@ func (r *run) readScrapes() bool {
 	s.read = at
 	s.due = s.due[:0]
 	for i := range r.replicas {
-		x := r.sampleOf(int32(i))
+		x := r.sampleOf(int32(i), at)
 		if at < r.now {
 			r.reachScrape(int32(i), at)
 			x = r.replicas[i].scraped
@@ -92,32 +92,20 @@ func (r *run) reachScrape(i int32, at int64) {
 	if at < p.nextScrape {
 		return
 	}
-	r.advance(i, at)
-	if p.decoding.active { // a step that ends with the scrape counts
-		r.jump(i, p.endedBefore(at+1))
-	}
-	p.scraped = r.sampleOf(i)
+	p.scraped = r.sampleOf(i, at)
 	p.nextScrape = at + 1
 }
 
 // scrape samples the metrics of every replica, as its last finished step left them, and the progress of what runs. Each
 // sample arrives after the delay and its own jitter; some are lost.
 func (r *run) scrape() {
-	if !r.lookAll() {
-		r.agenda.push(r.now, scrapeDue, 0, 0)
-		return
-	}
 	s := &r.scrapes
 	s.current = s.current[:0]
 	for i := range r.replicas {
-		s.current = append(s.current, r.take(int32(i)))
-	}
-	if r.needs&policies.NeedsProgress != 0 {
-		for i := range r.attempts {
-			if x := &r.attempts[i]; x.stage == inEngine && x.row.OutputTokens > 0 && s.current[x.row.Replica] >= 0 {
-				to := &s.slots[s.current[x.row.Replica]]
-				to.progress = append(to.progress, progressed{x.id, x.row.OutputTokens})
-			}
+		slot := r.take(int32(i))
+		s.current = append(s.current, slot)
+		if slot >= 0 && r.needs&policies.NeedsProgress != 0 {
+			s.slots[slot].progress = r.progress(int32(i), s.slots[slot].progress)
 		}
 	}
 	for i, slot := range s.current {
@@ -155,7 +143,7 @@ func (r *run) take(i int32) int32 {
 	s.free = s.free[:len(s.free)-1]
 	x := &s.slots[slot]
 	x.progress = x.progress[:0]
-	x.sample = r.sampleOf(i)
+	x.sample = r.sampleOf(i, r.now)
 	if c.stale {
 		x.sample = c.frozen
 		x.sample.At = policyTime(r.now)
@@ -163,14 +151,40 @@ func (r *run) take(i int32) int32 {
 	return slot
 }
 
-// sampleOf is the metrics of replica i as its last finished step left them.
-func (r *run) sampleOf(i int32) policies.Sample {
-	s := r.replicas[i].gauges
-	s.At = policyTime(r.now)
+// sampleOf is the metrics of replica i at a moment, as its last step that had finished left them; nothing later has
+// happened to it. A run of decodes is looked into, not cut; a step that ends at the moment counts.
+func (r *run) sampleOf(i int32, at int64) policies.Sample {
+	p := &r.replicas[i]
+	s := p.gauges
+	s.At = policyTime(at)
+	if m := p.ranBy(at); m > 0 {
+		s.Usage = p.loop.UsageAfter(m)
+		s.Running, s.Waiting = int32(p.loop.Running()), int32(p.loop.Waiting()+p.loop.Skipped())
+	}
 	if s.Has == 0 { // no step has finished: vLLM exports zeros from the start
 		s.Has = policies.HasRunning | policies.HasWaiting | policies.HasUsage | policies.HasPrefixCounters
 	}
 	return s
+}
+
+// ranBy is how many steps of the run of decodes have ended by t and are not accounted for.
+func (p *replica) ranBy(t int64) int32 {
+	if !p.decoding.active {
+		return 0
+	}
+	return p.endedBefore(t + 1)
+}
+
+// progress appends how far the decodes of replica i have come.
+func (r *run) progress(i int32, dst []progressed) []progressed {
+	p := &r.replicas[i]
+	m := p.ranBy(r.now)
+	for _, s := range p.loop.RunningSlots() {
+		if x := &r.attempts[p.owner[s]]; x.row.OutputTokens+m > 0 {
+			dst = append(dst, progressed{x.id, x.row.OutputTokens + m})
+		}
+	}
+	return dst
 }
 
 func (r *run) scrapeLag(i int) int64 {

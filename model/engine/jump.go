@@ -16,7 +16,8 @@ type DecodeRun struct {
 
 // runScratch is what a Loop needs for runs.
 type runScratch struct {
-	crossing   []int32 // stepsThatFit
+	crossing   []int32 // by step of a round from the beginning of the run: requests that take a block
+	ran        int32   // steps since the beginning of the run
 	crept      int32   // steps since the last EndCreep
 	byPhase    []filling
 	phaseStart []int32
@@ -109,11 +110,12 @@ func onPath(path []prefix.Segment, s prefix.StreamID) bool {
 // stepsThatFit is how many more steps can be scheduled before blocks run out.
 func (l *Loop) stepsThatFit() int32 {
 	b := l.cfg.BlockTokens
-	if cap(l.crossing) < int(b) {
+	if len(l.crossing) != int(b) {
 		l.crossing = make([]int32, b)
 	}
-	crossing := l.crossing[:b] // requests that need a block for the d-th next step, d from 1, at d-1
+	crossing := l.crossing // requests that need a block for the d-th next step, d from 1, at d-1
 	clear(crossing)
+	l.ran = 0
 	for _, s := range l.running {
 		crossing[(b-l.requests[s].computed%b)%b]++
 	}
@@ -132,6 +134,22 @@ func (l *Loop) stepsThatFit() int32 {
 	return steps
 }
 
+// taken is how many blocks the first m steps of the run take.
+func (l *Loop) taken(m int32) int32 {
+	b := l.cfg.BlockTokens
+	n := m / b * int32(len(l.running))
+	for _, c := range l.crossing[:m%b] {
+		n += c
+	}
+	return n
+}
+
+// UsageAfter is the usage that Jump(m) would return, m at least 1, without going there.
+func (l *Loop) UsageAfter(m int32) float64 {
+	free := l.pool.Free() - (l.taken(l.ran+m-1) - l.taken(l.ran))
+	return 1 - float64(free)/float64(l.pool.Usable())
+}
+
 // Jump completes the next m steps of a run and schedules as many. The steps in flight are then the m-th next ones.
 // usage is the share of blocks held when the last of them was completed and its successor not yet scheduled, which is
 // what the engine's gauge says.
@@ -140,6 +158,7 @@ func (l *Loop) Jump(m int32) (usage float64) {
 	usage = l.Usage()
 	l.advanceRun(1)
 	l.Engine.steps += int64(m)
+	l.ran += m
 	if l.tier != nil {
 		l.jumpedOver(m)
 	}
@@ -195,6 +214,7 @@ func (l *Loop) EndCreep() {
 		r.computed += l.crept
 	}
 	l.Engine.steps += int64(l.crept)
+	l.ran += l.crept
 	if l.tier != nil {
 		l.jumpedOver(l.crept)
 	}
