@@ -66,7 +66,7 @@ router (exact residency, exact load, true output lengths; greedy), and the same 
 	}
 	flags.register(cmd)
 	folder.register(cmd)
-	out.register(cmd)
+	out.registerAs(cmd, comparisonJSON)
 	profile.register(cmd)
 	compare.mode.register(cmd)
 	cmd.Flags().BoolVar(&compare.mode.decisions, "decisions", false, "write every decision of every arm to decisions.jsonl in the arm's folder")

@@ -7,6 +7,9 @@ import (
 	"github.com/sluice-sim/sluice/results"
 )
 
+// comparisonJSON is what --json prints of a comparison.
+const comparisonJSON = "print one JSON object: the arms, and each metric with its value in every arm"
+
 // writeComparison prints a comparison's table: one column for each arm, then the verdicts and what the numbers are of.
 func (o *outputFlags) writeComparison(w io.Writer, t *results.Table) error {
 	switch {

@@ -21,6 +21,6 @@ func diffCommand() *cobra.Command {
 			return out.writeComparison(cmd.OutOrStdout(), t)
 		},
 	}
-	out.register(cmd)
+	out.registerAs(cmd, comparisonJSON)
 	return cmd
 }

@@ -56,7 +56,7 @@ summary.`,
 	}
 	flags.register(cmd)
 	folder.register(cmd)
-	out.register(cmd)
+	out.registerAs(cmd, comparisonJSON)
 	profile.register(cmd)
 	mode.register(cmd)
 	cmd.Flags().StringVar(&decisions, "decisions", "", "write every decision, what it was based on and how each replica scored, to this `file` and to decisions.jsonl in the folder")

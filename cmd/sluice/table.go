@@ -35,7 +35,12 @@ func (s *sheet) add(cells ...any) { s.rows = append(s.rows, cells) }
 type outputFlags struct{ json, csv bool }
 
 func (o *outputFlags) register(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.json, "json", false, "print a JSON array with one object per row")
+	o.registerAs(cmd, "print a JSON array with one object per row")
+}
+
+// registerAs is register for a command whose JSON is no array of rows; usage says what it is.
+func (o *outputFlags) registerAs(cmd *cobra.Command, usage string) {
+	cmd.Flags().BoolVar(&o.json, "json", false, usage)
 	cmd.Flags().BoolVar(&o.csv, "csv", false, "print CSV")
 	cmd.MarkFlagsMutuallyExclusive("json", "csv")
 }

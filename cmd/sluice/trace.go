@@ -53,7 +53,7 @@ func traceStatsCommand() *cobra.Command {
 			return out.write(cmd.OutOrStdout(), s)
 		},
 	}
-	out.register(cmd)
+	out.registerAs(cmd, "print one JSON object: the statistics by name")
 	formatFlag(cmd, &format)
 	return cmd
 }
