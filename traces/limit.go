@@ -106,7 +106,7 @@ func overLimit(what, name string, limit int64) *InputError {
 	return &InputError{
 		Found:    "more than " + fmt.Sprint(limit) + " " + what,
 		Expected: fmt.Sprintf("at most that (limit %s)", name),
-		Do:       "split the input, or raise the limit if the file is what you think it is",
+		Do:       "split the input",
 	}
 }
 

@@ -162,6 +162,9 @@ func TestLimits(t *testing.T) {
 	} {
 		_, err := Open(c.path, "", Options{Limits: c.limits})
 		wantInputError(t, err, c.path, c.part)
+		if strings.Contains(err.Error(), "raise the limit") { // no flag does
+			t.Errorf("%v", err)
+		}
 	}
 }
 
