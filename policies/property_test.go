@@ -1,7 +1,6 @@
 package policies_test
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -16,8 +15,8 @@ import (
 
 // arm is one gate with one router. Every router meets the basic gates, every other gate two routers.
 type arm struct {
-	gate, router string
-	params       policies.Params
+	gate, router         string
+	params, routerParams policies.Params
 }
 
 func arms() []arm {
@@ -33,7 +32,7 @@ func arms() []arm {
 			all = append(all, g)
 		}
 	}
-	return append(all, gateArms()...)
+	return append(append(all, gateArms()...), variantArms()...)
 }
 
 // gateArms are the gates beyond the basic ones.
@@ -66,7 +65,7 @@ func (a arm) build(tree *prefix.Tree, replicas int) *policies.Controller {
 	if err != nil {
 		panic(err)
 	}
-	r, err := catalog.BuildRouter(a.router, policies.Env{Seed: 3, Capability: policies.Capability{PrefillTokensPerSec: 9000, AttentionDoubling: 7000}}, nil)
+	r, err := catalog.BuildRouter(a.router, policies.Env{Seed: 3, Capability: policies.Capability{PrefillTokensPerSec: 9000, AttentionDoubling: 7000}}, a.routerParams)
 	if err != nil {
 		panic(err)
 	}
@@ -260,7 +259,7 @@ func (x *chaos) drain() {
 
 func TestLeasesAreConserved(t *testing.T) {
 	for _, a := range arms() {
-		t.Run(fmt.Sprintf("%s/%s/%v%v", a.gate, a.router, a.params["preset"].Text, a.params["repair"].Text), func(t *testing.T) {
+		t.Run(a.name(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				tree := &prefix.Tree{}
 				tree.Root()

@@ -78,7 +78,7 @@ func TestOrderOfFactsDoesNotMatter(t *testing.T) {
 		if a.gate == "session" {
 			continue // it probes
 		}
-		t.Run(a.gate+"/"+a.router, func(t *testing.T) {
+		t.Run(a.name(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				tree := &prefix.Tree{}
 				tree.Root()
@@ -99,67 +99,6 @@ func TestOrderOfFactsDoesNotMatter(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A router that scores replicas by what is on them must choose the same one under another number, unless it broke a tie.
-// The ties are taken out by giving every replica another load.
-func TestRelabellingReplicas(t *testing.T) {
-	const replicas = 4
-	params := map[string]policies.Params{"llm-d": {"preset": {Text: "precise-prefix"}, "running_requests_weight": {Number: .37}}}
-	for _, name := range []string{"least-requests", "least-pending-tokens", "least-work", "vllm-dp", "llm-d", "aibrix-prefix-cache", "smg-cache-aware", "dynamo", "sticky-bounded", "lmetric", "smetric", "smetric-figure"} {
-		t.Run(name, func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
-				ids := []policies.ReplicaID{0, 1, 2, 3}
-				to := rapid.Permutation(ids).Draw(t, "labels")
-				loads := rapid.Permutation([]int32{0, 1, 2, 3}).Draw(t, "loads")
-				hits := rapid.Permutation([]int32{0, 3, 7, 12}).Draw(t, "hits")
-				queued := rapid.Permutation([]int32{101, 307, 653, 1103}).Draw(t, "queued")
-				number := int32(rapid.IntRange(1, 2).Draw(t, "number"))
-				choice := func(label func(policies.ReplicaID) policies.ReplicaID) policies.ReplicaID {
-					tree := &prefix.Tree{}
-					tree.Root()
-					other := tree.Root()
-					r, err := catalog.BuildRouter(name, policies.Env{Capability: policies.Capability{PrefillTokensPerSec: 900, AttentionDoubling: 7000}}, params[name])
-					if err != nil {
-						t.Fatal(err)
-					}
-					s := &steered{Router: r}
-					c := policies.NewController(policies.ControllerConfig{Tree: tree, Replicas: replicas, Gate: none(), Router: s})
-					c.Step(0, upAll(replicas), nil)
-					next := policies.AttemptID(0)
-					for _, i := range ids {
-						s.to = label(i)
-						for range loads[i] + 1 {
-							next++
-							f := turn(next, policies.ThreadID(next))
-							f.Turn.Prompt = prefix.Prefix{Stream: other, Tokens: queued[i]}
-							c.Step(0, []policies.Fact{f}, nil)
-						}
-						c.Step(0, []policies.Fact{
-							{Kind: policies.MetricsSampled, Replica: label(i), Sample: policies.Sample{Has: policies.HasRunning | policies.HasWaiting, Running: 2 * loads[i]}},
-							{Kind: policies.BlocksStored, Replica: label(i), Hi: hits[i] + 1, BlockTokens: 16},
-						}, nil)
-					}
-					return s.Router.Peek(0, c.View(), &policies.Turn{Attempt: 99, Thread: 99, Number: number, Prompt: prefix.Prefix{Tokens: 230}})
-				}
-				plain := choice(func(r policies.ReplicaID) policies.ReplicaID { return r })
-				renamed := choice(func(r policies.ReplicaID) policies.ReplicaID { return to[r] })
-				if to[plain] != renamed {
-					t.Fatalf("chose %d, and %d when that is called %d", plain, renamed, to[plain])
-				}
-			})
-		})
-	}
-}
-
-// steered sends turns where the test says and lets its router observe.
-type steered struct {
-	policies.Router
-	to policies.ReplicaID
-}
-
-func (s *steered) Route(policies.Time, *policies.View, *policies.Turn) (policies.ReplicaID, policies.Reason) {
-	return s.to, policies.NoReason
 }
 
 // In steady state a Step allocates nothing: arrivals, KV events, samples, first tokens and ends of 64 threads in turn.
