@@ -291,3 +291,41 @@ func TestLLMDMissingSamples(t *testing.T) {
 	w.now += 100 * policies.Second
 	near(t, "queue", []float64{0, 1, .5}, scored(w, build(LLMD(), only("queue", nil), policies.Capability{}), u))
 }
+
+// Equal sums are drawn from, each with the same chance, and nobody else is.
+func TestLLMDDrawsAmongEqualSums(t *testing.T) {
+	const turns = 3000
+	for _, tied := range [][]policies.ReplicaID{{1, 3}, {0, 2, 3}, {0, 1, 2, 3}} {
+		w := newWorld(t, 4, nil)
+		for r := range policies.ReplicaID(4) {
+			w.usage(r, 3, 5, .5)
+		}
+		for _, r := range tied {
+			w.usage(r, 3, 2, .2)
+		}
+		counts, other := make([]int, 4), 0
+		m, another := build(LLMD(), nil, policies.Capability{}), LLMD().NewRouter(policies.Env{Seed: 8}, LLMD().Resolve(nil))
+		for a := range policies.AttemptID(turns) {
+			u := &policies.Turn{Attempt: a, Prompt: prefix.Prefix{Tokens: 10}}
+			to := w.peek(m, u)
+			counts[to]++
+			if w.peek(another, u) == to {
+				other++
+			}
+		}
+		n := float64(len(tied))
+		spread := 4 * math.Sqrt(turns/n*(1-1/n))
+		for _, r := range tied {
+			if math.Abs(float64(counts[r])-turns/n) > spread {
+				t.Errorf("%v tie: drawn %v of %d", tied, counts, turns)
+			}
+			counts[r] = 0
+		}
+		if d := cmp.Diff(make([]int, 4), counts); d != "" {
+			t.Errorf("%v tie: others are drawn:\n%s", tied, d)
+		}
+		if math.Abs(float64(other)-turns/n) > spread {
+			t.Errorf("%v tie: another seed draws the same %d times of %d, want %.0f", tied, other, turns, turns/n)
+		}
+	}
+}

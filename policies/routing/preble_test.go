@@ -140,3 +140,36 @@ func TestPrebleCosts(t *testing.T) {
 		t.Errorf("a decode of 200 tokens at 0.1 s costs %d", got)
 	}
 }
+
+// What a replica holds is the knob, else its own capacity, else 198,516 tokens.
+func TestPrebleCapacity(t *testing.T) {
+	own := policies.Capability{KVTokens: 5000}
+	for _, c := range []struct {
+		p          policies.Params
+		capability policies.Capability
+		want       int32
+	}{{nil, policies.Capability{}, 198516}, {nil, own, 5000}, {policies.Params{"kv_tokens": number(700)}, own, 700}, {policies.Params{"kv_tokens": number(700)}, policies.Capability{}, 700}} {
+		m := build(Preble(), c.p, c.capability).(*preble)
+		w := newWorld(t, 2, m)
+		hold := func(tokens int32) int64 {
+			m.resident.sent.Insert(0, w.view(), prefix.Prefix{Stream: w.tree.Root(), Tokens: tokens}, 0)
+			return m.resident.sent.Tokens(0)
+		}
+		if got := hold(c.want - 1); got != int64(c.want-1) {
+			t.Errorf("%v %v: holds %d of %d tokens", c.p, c.capability, got, c.want-1)
+		}
+		if got := hold(1); got != int64(c.want) {
+			t.Errorf("%v %v: holds %d tokens, want %d", c.p, c.capability, got, c.want)
+		}
+		if got := hold(1); got > int64(c.want) {
+			t.Errorf("%v %v: holds %d tokens, expected at most %d", c.p, c.capability, got, c.want)
+		}
+		// The last token evicts one that is asked for again each time.
+		m.sums = []windowSums{{prompt: 10, hit: 10}, {}}
+		held := int32(m.resident.sent.Tokens(0))
+		fits, beyond := m.cost(0, c.want-held), m.cost(0, c.want-held+1)
+		if fits != m.prefill(int64(c.want-held)) || beyond != m.prefill(int64(c.want-held+1))+m.prefill(1) {
+			t.Errorf("%v %v: %d where it fits, %d where a token does not", c.p, c.capability, fits, beyond)
+		}
+	}
+}

@@ -296,6 +296,8 @@ func TestGoldenSMetric(t *testing.T) {
 		{"budget without a rate", SMetricFigure(), policies.Params{"gate": text("budget")}, 3, policies.Spilled},
 		// The least work: (4000 + 10000) on 1, (12000 + 2000) on 2, 40000 on 3, 38000 on 0; the tie of 1 and 2 in turn.
 		{"work", SMetric(), policies.Params{"drain_per_s": number(2300)}, 1, policies.Spilled},
+		{"work without a rate", SMetric(), nil, 1, policies.Spilled},
+		{"work without a rate, lenient", SMetric(), policies.Params{"overload": number(2.81)}, 2, policies.HomeHit},
 		{"expected hit not reached", SMetric(), policies.Params{"drain_per_s": number(1e6), "hit": number(.96), "expected_hit": text("prompt")}, 1, policies.HomeLost},
 		{"attention", SMetric(), policies.Params{"drain_per_s": number(2300), "attention_doubling_tokens": number(6923)}, 2, policies.Spilled},
 		{"dynamo spill", SMetricFigure(), policies.Params{"spill": text("dynamo")}, 3, policies.Spilled}, // 40000 against 41200
@@ -471,6 +473,27 @@ func TestOracle(t *testing.T) {
 	}
 }
 
+// Without an oracle the fewest turns in flight decide, the lowest replica on a tie.
+func TestOracleWithoutAnOracle(t *testing.T) {
+	w := newWorld(t, 4, nil)
+	for r, n := range []int{3, 2, 1, 1} {
+		for range n {
+			w.lease(policies.ReplicaID(r), 100)
+		}
+	}
+	u := &policies.Turn{Prompt: prefix.Prefix{Tokens: 10}}
+	r := build(Oracle(), nil, policies.Capability{})
+	for _, want := range []policies.ReplicaID{2, 3, 1, 0, policies.NoReplica} {
+		p := w.peek(r, u)
+		if to, why := r.Route(w.now, w.view(), u); p != want || to != want || why != policies.LeastLoaded {
+			t.Errorf("went to %d (%v, peek %d), want %d", to, why, p, want)
+		}
+		if want != policies.NoReplica {
+			w.step(policies.Fact{Kind: policies.ReplicaDown, Replica: want})
+		}
+	}
+}
+
 func declarations() []policies.Declaration {
 	return []policies.Declaration{
 		RoundRobin(), Random(), PowerOfTwo(), LeastRequests(), LeastPendingTokens(), LeastWork(), CHWBL(), Sticky(), StickyBounded(), StickyLeastLoaded(),
@@ -504,9 +527,16 @@ func TestOneReplica(t *testing.T) {
 	}
 }
 
-// With all replicas equal the tie rule alone decides; and so it does when nothing was ever reported.
+// With all replicas equal the tie rule alone decides; and so it does when nothing was ever reported. Over many turns a router
+// that draws takes each with the chance that its rule gives it, one that does not takes the first.
 func TestAllEqual(t *testing.T) {
-	draws := map[string]bool{"bailian": true, "random": true, "power-of-two": true, "chwbl": true, "dynamo": true, "llm-d": true, "aibrix-prefix-cache": true, "sticky-bounded": true, "sticky-least-loaded": true} // or hashes
+	const turns = 3000
+	first, each := [4]float64{1}, [4]float64{.25, .25, .25, .25}
+	shares := map[string][4]float64{
+		"bailian": {1. / 3, 1. / 3, 1. / 3}, // the top 3
+		"random":  each, "power-of-two": each, "dynamo": each, "llm-d": each, "aibrix-prefix-cache": each, "sticky-bounded": each, "sticky-least-loaded": each,
+		"chwbl": each, // by the content of the prompt, not by the turn
+	}
 	for _, d := range declarations() {
 		for _, reported := range []bool{false, true} {
 			r := build(d, nil, policies.Capability{})
@@ -518,10 +548,42 @@ func TestAllEqual(t *testing.T) {
 					w.store(i, 4)
 				}
 			}
-			u := &policies.Turn{Attempt: 77, Thread: 99, Number: 2, Prompt: prefix.Prefix{Tokens: 100}}
-			got := w.peek(r, u)
-			if got != 0 && !draws[d.Name] {
-				t.Errorf("%s, reported %v: %d, want 0", d.Name, reported, got)
+			want, ok := shares[d.Name]
+			if !ok {
+				want = first
+			}
+			counts := [4]float64{}
+			pairs := [4][4]float64{}
+			last := policies.NoReplica
+			for a := range policies.AttemptID(turns) {
+				u := &policies.Turn{Attempt: 77 + a, Thread: 99, Number: 2, Prompt: prefix.Prefix{Tokens: 100}}
+				if d.Name == "chwbl" {
+					kept := w.peek(r, u)
+					if u.Attempt++; w.peek(r, u) != kept {
+						t.Fatalf("chwbl: another turn of the same prompt went elsewhere than to %d", kept)
+					}
+					u.Prompt.Stream = w.tree.Root()
+				}
+				got := w.peek(r, u)
+				if w.peek(r, u) != got {
+					t.Fatalf("%s: the same turn is drawn twice, differently", d.Name)
+				}
+				counts[got]++
+				if last >= 0 {
+					pairs[last][got]++
+				}
+				last = got
+			}
+			for i, n := range counts {
+				if math.Abs(n-want[i]*turns) > 4*math.Sqrt(turns*want[i]*(1-want[i])) {
+					t.Errorf("%s, reported %v: %v of %d turns, want shares %v", d.Name, reported, counts, turns, want)
+					break
+				}
+				for k, n := range pairs[i] {
+					if p := want[i] * want[k]; math.Abs(n-p*turns) > 4*math.Sqrt(turns*p)+1 {
+						t.Errorf("%s, reported %v: %v times %d after %d, want about %.0f", d.Name, reported, n, k, i, p*turns)
+					}
+				}
 			}
 		}
 	}
@@ -547,6 +609,12 @@ func TestMissingSignals(t *testing.T) {
 		{LMetric(), nil, 1},
 		{LMetric(), policies.Params{"batch": text("sample")}, 1},
 		{LMetric(), policies.Params{"batch": text("ledger")}, 1},
+		{Bailian(), nil, 1},
+		{Bailian(), policies.Params{"top_k": number(1)}, 1},
+		{Bailian(), policies.Params{"top_k": number(1), "batch": text("sample")}, 1},
+		{Bailian(), policies.Params{"form": text("linear")}, 1},
+		{SMetric(), nil, 1},
+		{SMetric(), policies.Params{"spill": text("lmetric"), "batch": text("sample")}, 1},
 		{SMetricFigure(), nil, 1},
 	} {
 		r := build(c.d, c.p, policies.Capability{})
