@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-sim/sluice/exact"
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/policies/catalog"
+	"github.com/sluice-sim/sluice/prefix"
 	"github.com/sluice-sim/sluice/results"
 	"github.com/sluice-sim/sluice/traces"
 )
@@ -80,17 +81,24 @@ func storm(t *testing.T, gate string, cancel bool) []float64 {
 // programs are paused and resumed more often, at every mark. Everything beats no gate.
 func TestWatermarkSweep(t *testing.T) {
 	marks, bands, seeds := []float64{.7, .8, .9, 1}, []float64{0, .1, .2, .3}, []uint64{7, 8}
-	makespan, flips := map[[2]float64]float64{}, map[[2]float64]int{}
+	makespan, flips, pauses := map[[2]float64]float64{}, map[[2]float64]int{}, map[[2]float64]int{}
 	free := 0.0
 	for _, seed := range seeds {
 		tr := agents(seed)
-		span, _ := watermark(t, tr, "none", 0, 0)
+		span, n := watermark(t, tr, "none", 0, 0)
 		free += span
+		if n != (flipCount{}) {
+			t.Errorf("without a gate %+v", n)
+		}
 		for _, m := range marks {
 			for _, h := range bands {
 				span, n := watermark(t, tr, "dynamo-session-aware", m, h)
 				makespan[[2]float64{m, h}] += span
-				flips[[2]float64{m, h}] += n
+				flips[[2]float64{m, h}] += n.resumed
+				pauses[[2]float64{m, h}] += n.paused
+				if n.paused == 0 || n.paused > n.resumed+n.forced {
+					t.Errorf("pause at %.1f, hysteresis %.1f: %+v; expected every turn that met a pause to go on", m, h, n)
+				}
 			}
 		}
 	}
@@ -101,7 +109,7 @@ func TestWatermarkSweep(t *testing.T) {
 		fmt.Fprintf(&heat, "\npause at %.1f:", m)
 		for _, h := range bands {
 			cell := [2]float64{m, h}
-			fmt.Fprintf(&heat, "  %.0f s, %d resumed", makespan[cell]/float64(len(seeds)), flips[cell]/len(seeds))
+			fmt.Fprintf(&heat, "  %.0f s, %d resumed, %d turns met a pause", makespan[cell]/float64(len(seeds)), flips[cell]/len(seeds), pauses[cell]/len(seeds))
 			row[m] += makespan[cell]
 			if makespan[cell] < makespan[best] {
 				best = cell
@@ -122,6 +130,9 @@ func TestWatermarkSweep(t *testing.T) {
 	for _, m := range marks {
 		if without, with := flips[[2]float64{m, 0}], flips[[2]float64{m, .3}]; float64(without) < 1.2*float64(with) {
 			t.Errorf("pause at %.1f: %d programs resumed without hysteresis, %d with 0.3; expected more without", m, without, with)
+		}
+		if without, with := pauses[[2]float64{m, 0}], pauses[[2]float64{m, .3}]; float64(without) < 1.2*float64(with) {
+			t.Errorf("pause at %.1f: %d turns met a pause without hysteresis, %d with 0.3; expected more without", m, without, with)
 		}
 	}
 }
@@ -145,11 +156,32 @@ func agents(seed uint64) *traces.Trace {
 	return chain(sessions...)
 }
 
-// watermark is the makespan in seconds and how many turns had to wait for their program to be let back.
-func watermark(t *testing.T, tr *traces.Trace, gate string, mark, hysteresis float64) (seconds float64, resumed int) {
+// flipCount is how many turns after the first found their program paused, how many went when it was let back and how many
+// when they had waited for too long.
+type flipCount struct{ paused, resumed, forced int }
+
+// Watch implements Decisions.
+func (*flipCount) Watch(o policies.Oracle) policies.Oracle { return o }
+
+// Step implements Decisions.
+func (n *flipCount) Step(_ *prefix.Tree, _ policies.Time, _ []policies.Fact, commands []policies.Command) error {
+	for _, c := range commands {
+		switch {
+		case c.Kind == policies.Hold && c.Reason == policies.Paused:
+			n.paused++
+		case c.Kind == policies.Admit && c.Reason == policies.Forced:
+			n.forced++
+		}
+	}
+	return nil
+}
+
+// watermark is the makespan in seconds and how often programs were paused and let back.
+func watermark(t *testing.T, tr *traces.Trace, gate string, mark, hysteresis float64) (seconds float64, n flipCount) {
 	t.Helper()
 	c := world(t, tr, gate, "round-robin")
 	c.KVBlocks, c.Capability.KVTokens, c.Check = 24_000, 24_000*16, false
+	c.Decisions = &n
 	if gate != "none" {
 		c.GateParams["pause_at"] = policies.Value{Number: mark}
 		c.GateParams["pause_to"] = policies.Value{Number: mark}
@@ -158,10 +190,10 @@ func watermark(t *testing.T, tr *traces.Trace, gate string, mark, hysteresis flo
 	out, totals := simulate(t, c)
 	for _, x := range out.turns {
 		if x.Number > 1 && x.AdmitReason == policies.Resumed.String() {
-			resumed++
+			n.resumed++
 		}
 	}
-	return float64(totals.EndPS) / 1e12, resumed
+	return float64(totals.EndPS) / 1e12, n
 }
 
 // TestEveryGateServesATightWorld runs every gate where about a fifth of the contexts fit, with all checks on: every turn
