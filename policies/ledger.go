@@ -144,7 +144,7 @@ func (v *View) queue(r ReplicaID, tokens, moment int64) {
 	rep.queuedTokens += tokens
 	rep.queuedMoment += moment
 	if rep.state == Up {
-		v.upTokens += tokens
+		v.upQueued += tokens
 	}
 	v.changes.note(r)
 }
@@ -154,7 +154,7 @@ func (v *View) decode(r ReplicaID, tokens int64) {
 	rep := &v.replicas[r]
 	rep.decodeTokens += tokens
 	if rep.state == Up {
-		v.upTokens += tokens
+		v.upDecode += tokens
 	}
 	v.changes.note(r)
 }

@@ -7,15 +7,15 @@ func byKey(_ Group, key int64) int64 { return key }
 // NoReplica if none is up. It is for a Ranking that puts all replicas into one group.
 func (k *board) First(v *View, from ReplicaID) ReplicaID {
 	k.sync(v)
-	for _, i := range k.live {
-		b := k.under(i)
-		least := k.sets.nodes[b.node].min
-		if r := k.sets.first(b, from, least, byKey); r != NoReplica {
-			return r
-		}
-		return k.sets.first(b, 0, least, byKey)
+	if len(k.live) == 0 {
+		return NoReplica
 	}
-	return NoReplica
+	b := k.under(k.live[0])
+	least := k.sets.nodes[b.node].min
+	if r := k.sets.first(b, from, least, byKey); r != NoReplica {
+		return r
+	}
+	return k.sets.first(b, 0, least, byKey)
 }
 
 // ask makes t the turn that the queries below are about, as v is now; each has all replicas judged by themselves.

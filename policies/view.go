@@ -29,7 +29,8 @@ type View struct {
 	waiters  waiters
 	changes  changes
 	fewest   *Ranking // by leases
-	upTokens int64    // queued and decode tokens of the replicas that are up
+	upQueued int64    // queued tokens of the replicas that are up
+	upDecode int64    // decode tokens of the replicas that are up
 }
 
 type replica struct {
@@ -191,8 +192,11 @@ func (v *View) Batch(r ReplicaID) int32 {
 // LeastInFlight is the replica with the fewest leases, lowest number on a tie; NoReplica if none is up.
 func (v *View) LeastInFlight() ReplicaID { return v.fewest.First(v, 0) }
 
-// UpTokens is the sum of QueuedTokens and DecodeTokens over the replicas that are up.
-func (v *View) UpTokens() int64 { return v.upTokens }
+// UpQueuedTokens is the sum of QueuedTokens over the replicas that are up.
+func (v *View) UpQueuedTokens() int64 { return v.upQueued }
+
+// UpDecodeTokens is the sum of DecodeTokens over the replicas that are up.
+func (v *View) UpDecodeTokens() int64 { return v.upDecode }
 
 // Oracle is exact knowledge, nil where there is none.
 func (v *View) Oracle() Oracle { return v.oracle }
@@ -227,9 +231,11 @@ func (v *View) setState(r ReplicaID, s ReplicaState) bool {
 	}
 	v.changes.note(r)
 	if rep := &v.replicas[r]; s == Up {
-		v.upTokens += rep.queuedTokens + rep.decodeTokens
+		v.upQueued += rep.queuedTokens
+		v.upDecode += rep.decodeTokens
 	} else if rep.state == Up {
-		v.upTokens -= rep.queuedTokens + rep.decodeTokens
+		v.upQueued -= rep.queuedTokens
+		v.upDecode -= rep.decodeTokens
 	}
 	v.replicas[r].state = s
 	if s == Down {

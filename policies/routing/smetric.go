@@ -59,7 +59,7 @@ func smetricDeclaration(name, doc string, gate smetricGate, spill smetricSpill) 
 		Needs:     policies.NeedsSamples | policies.NeedsKVEvents | policies.NeedsProgress,
 		NeedsWith: smetricSignals,
 		Missing: "Without a sample the turns in flight count. Without KV events a thread's last turn is taken to be resident where it went, and nothing else. " +
-			"Without a prefill rate the budget gates judge by overload and the decode mask is off; without the context at which attention doubles, attention costs nothing. " +
+			"Without a prefill rate the budget gates judge by overload, of queued tokens alone, and the decode mask is off; without the context at which attention doubles, attention costs nothing. " +
 			"Without progress a decode counts as having produced one token.",
 		Knobs: []policies.Knob{
 			{Name: "gate", Kind: policies.EnumKnob, Default: policies.Value{Text: gateNames[gate]}, Enum: gateNames, Doc: "what must hold of the home for a turn to stay"},
@@ -82,7 +82,7 @@ func smetricDeclaration(name, doc string, gate smetricGate, spill smetricSpill) 
 }
 
 // smetricSignals is what is read with the knobs p: samples only for the number of requests, progress for the tokens that
-// decode. Budget gates without a rate, which go by overload, do without progress then.
+// decode. Budget gates look at queued tokens alone, with a rate or without.
 func smetricSignals(p policies.Params) policies.Signals {
 	needs := policies.NeedsKVEvents
 	spill := p["spill"].Text
@@ -185,19 +185,19 @@ func (m *smetric) expected(v *policies.View, t *policies.Turn) int32 {
 
 // fits is the gate: whether the home, with its hit, has room for t.
 func (m *smetric) fits(v *policies.View, t *policies.Turn, home policies.ReplicaID, hit int32) bool {
-	gate := m.gate
-	drain := m.drainOf(v, home, gate == gateBudgetAttention)
-	if drain <= 0 {
-		gate = gateOverload
+	n := len(v.Up())
+	if m.gate == gateOverload {
+		return overloadFits(smetricLoad(v, home), v.UpQueuedTokens()+v.UpDecodeTokens(), n, m.overload)
 	}
-	switch gate {
-	case gateBudget:
+	drain := m.drainOf(v, home, m.gate == gateBudgetAttention)
+	switch {
+	case drain <= 0:
+		return overloadFits(v.QueuedTokens(home), v.UpQueuedTokens(), n, m.overload)
+	case m.gate == gateBudget:
 		return float64(v.QueuedTokens(home)+int64(t.Prompt.Tokens-hit))/drain <= m.gamma*ttftBudget(t.Prompt.Tokens)
-	case gateBudgetAttention:
-		doubling := m.doublingOf(v, home)
-		return m.work(t, hit, queuedWork(v.QueuedTokens(home), v.QueuedMoment(home), doubling), doubling)/drain <= m.gamma*ttftBudget(t.Prompt.Tokens)
 	}
-	return overloadFits(smetricLoad(v, home), v.UpTokens(), len(v.Up()), m.overload)
+	doubling := m.doublingOf(v, home)
+	return m.work(t, hit, queuedWork(v.QueuedTokens(home), v.QueuedMoment(home), doubling), doubling)/drain <= m.gamma*ttftBudget(t.Prompt.Tokens)
 }
 
 // safe is the decode mask: whether computing t's prompt on r would leave every decode there that is in time so.

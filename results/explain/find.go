@@ -12,7 +12,6 @@ import (
 
 // subject is the turn that is asked about: every attempt of it, with what surrounds it.
 type subject struct {
-	name                    string // of the session
 	session, thread, number int32
 	attempts                []results.Turn // by attempt
 	before                  *results.Turn  // the last attempt of the thread's former turn; nil for the first turn
