@@ -22,7 +22,7 @@ func Bundled() []string {
 	return files
 }
 
-// Source is the text of a bundled scenario, comments included. Parse("", text) decodes it.
+// Source is the text of a bundled scenario, comments included. Parse(name, text) decodes it.
 func Source(name string) ([]byte, error) {
 	data, err := bundled.ReadFile("bundled/" + name + ".yaml")
 	if err != nil {

@@ -33,13 +33,21 @@ func (f *scenarioFlags) load(cmd *cobra.Command, name string) (*scenarios.Scenar
 	}
 	sets := f.sets
 	if f.modelCard != "" {
-		sets = append(sets, "cluster.model="+f.modelCard)
+		sets = append(sets, "cluster.model="+cardPath(f.modelCard))
 	}
 	if f.gpuCard != "" {
-		sets = append(sets, "cluster.gpu="+f.gpuCard)
+		sets = append(sets, "cluster.gpu="+cardPath(f.gpuCard))
 	}
 	sc, err = sc.Apply(sets)
 	return sc, badInput(err)
+}
+
+// cardPath keeps the name of a card's file from being taken for the name of a card.
+func cardPath(file string) string {
+	if isFile(file) {
+		return file
+	}
+	return "./" + file
 }
 
 func readScenario(stdin io.Reader, name string) (*scenarios.Scenario, error) {
@@ -55,7 +63,7 @@ func readScenario(stdin io.Reader, name string) (*scenarios.Scenario, error) {
 		if err != nil {
 			return nil, unknownScenario(name)
 		}
-		return scenarios.Parse("", source)
+		return scenarios.Parse(name, source)
 	}
 	return scenarios.Load(name)
 }

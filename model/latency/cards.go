@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 //go:embed cards/models.json
@@ -28,7 +29,7 @@ var models = func() []*Model {
 	for _, name := range keys(file.Models) {
 		m := file.Models[name]
 		m.Name = name
-		if err := m.check("embedded"); err != nil {
+		if err := m.check("embedded card " + name); err != nil {
 			panic("latency: " + err.Error())
 		}
 		list = append(list, m)
@@ -48,7 +49,7 @@ var gpus = func() []*GPU {
 	for _, name := range keys(file.GPUs) {
 		g := file.GPUs[name]
 		g.Name = name
-		if err := g.check("embedded"); err != nil {
+		if err := g.check("embedded card " + name); err != nil {
 			panic("latency: " + err.Error())
 		}
 		list = append(list, g)
@@ -90,6 +91,43 @@ func FindGPU(name string) (*GPU, error) {
 		return nil, err
 	}
 	return gpus[i], nil
+}
+
+// ModelJSON is the embedded model card that answers to a name as a file that
+// LoadModelCard reads. The error is FindModel's.
+func ModelJSON(name string) ([]byte, error) {
+	m, err := FindModel(name)
+	if err != nil {
+		return nil, err
+	}
+	var file struct {
+		Cards map[string]jsontext.Value `json:"models"`
+	}
+	err = json.Unmarshal(modelsJSON, &file)
+	return cardFile(m.Name, file.Cards[m.Name], err)
+}
+
+// GPUJSON is an embedded GPU card as ModelJSON is a model card.
+func GPUJSON(name string) ([]byte, error) {
+	g, err := FindGPU(name)
+	if err != nil {
+		return nil, err
+	}
+	var file struct {
+		Cards map[string]jsontext.Value `json:"gpus"`
+	}
+	err = json.Unmarshal(gpusJSON, &file)
+	return cardFile(g.Name, file.Cards[g.Name], err)
+}
+
+// cardFile is one card with its name, which the embedded file has as a key.
+func cardFile(name string, card jsontext.Value, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	text := jsontext.Value(fmt.Sprintf(`{"name": %q, `, name) + strings.TrimPrefix(strings.TrimSpace(string(card)), "{"))
+	err = text.Indent(jsontext.WithIndent("  "))
+	return append(text, '\n'), err
 }
 
 // find returns the index of the card that answers to name; the first of its

@@ -3,6 +3,7 @@ package latency
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -125,16 +126,17 @@ func TestLoadCards(t *testing.T) {
 		return strings.Replace(card, from, to, 1)
 	}
 	for _, c := range []struct{ content, want string }{
-		{replace(tinyModel, `"layers": 2`, `"layers": 0`), "layers = 0: want 1 to 10000"},
-		{replace(tinyModel, `"layers": 2`, `"layer": 2`), "unknown key /layer"},
-		{replace(tinyModel, `"layers": 2`, `"layers": "2"`), "key /layers"},
-		{replace(tinyModel, `"hk": 2`, `"hk": 5`), "hk = 5: want 1 to 4"},
-		{replace(tinyModel, `"hk": 2`, `"hk": 2, "hk": 3`), "hk"},
-		{replace(tinyModel, `"name": "tiny", `, ``), "the key name is missing"},
-		{replace(tinyModel, `"dense"`, `"moe"`), "experts = 0"},
-		{replace(tinyModel, `"hk": 2`, `"hk": 2, "kv_bytes_per_token": {"bf16": 1}`), "kv_bytes_per_token.bf16 = 1: the shape gives 256"},
-		{replace(tinyModel, `}`, ``), "byte"},
-		{"", "byte"},
+		{replace(tinyModel, `"layers": 2`, `"layers": 0`), "layers: found 0 or no such key, expected 1 to 10000"},
+		{replace(tinyModel, `"layers": 2`, `"layer": 2`), ":1: layer: unknown key; correct or delete it"},
+		{replace(tinyModel, `"layers": 2`, `"layers": "2"`), ":1: layers: found text, expected a whole number"},
+		{replace(tinyModel, `"hk": 2`, `"hk": 5`), "hk: found 5, expected 1 to 4"},
+		{replace(tinyModel, `"hk": 2`, `"hk": 2, "hk": 3`), ":2: hk: the key is given twice"},
+		{replace(tinyModel, `"name": "tiny", `, ``), ": name: the key is missing"},
+		{replace(tinyModel, `"dense"`, `"moe"`), "experts: found 0 or no such key"},
+		{replace(tinyModel, `"hk": 2`, `"hk": 2, "kv_bytes_per_token": {"bf16": 1}`), "kv_bytes_per_token.bf16: found 1, expected 256"},
+		{replace(tinyModel, `}`, ``), ": not JSON: unexpected EOF"},
+		{"name: tiny\n", ":1: not JSON: invalid character"},
+		{"", ": is empty"},
 	} {
 		path := write("bad.json", c.content)
 		if _, err := LoadModelCard(path); err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), path) {
@@ -142,10 +144,10 @@ func TestLoadCards(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ content, want string }{
-		{replace(tinyGPU, `"sum"`, `"other"`), `attn_mixed.kind = "other": want sum or tile`},
-		{replace(tinyGPU, `"flops": 1e13, "q"`, `"flops": -1, "q"`), "gemm.bf16.flops = -1"},
-		{replace(tinyGPU, `"q": 2`, `"p": 2`), "unknown key /gemm/bf16/p"},
-		{replace(tinyGPU, `"serial": 1e-8`, `"serial": 1e8`), "attn_prefill.serial = 1e+08"},
+		{replace(tinyGPU, `"sum"`, `"other"`), `attn_mixed.kind: found "other", expected sum or tile`},
+		{replace(tinyGPU, `"flops": 1e13, "q"`, `"flops": -1, "q"`), "gemm.bf16.flops: found -1"},
+		{replace(tinyGPU, `"q": 2`, `"p": 2`), ":2: gemm.bf16.p: unknown key"},
+		{replace(tinyGPU, `"serial": 1e-8`, `"serial": 1e8`), "attn_prefill.serial: found 1e+08"},
 	} {
 		if _, err := LoadGPUCard(write("bad.json", c.content)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %s", err, c.want)
@@ -153,6 +155,34 @@ func TestLoadCards(t *testing.T) {
 	}
 	if _, err := LoadModelCard(filepath.Join(dir, "absent.json")); !os.IsNotExist(err) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// What is printed of an embedded card is read back as the same card.
+func TestCardsRoundTrip(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "card.json")
+	check := func(text []byte, err error, load func() (any, error), want any) {
+		t.Helper()
+		if err == nil {
+			err = os.WriteFile(path, text, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := load(); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%v\n%s", err, text)
+		}
+	}
+	for _, m := range Models() {
+		text, err := ModelJSON(m.Name)
+		check(text, err, func() (any, error) { return LoadModelCard(path) }, m)
+	}
+	for _, g := range GPUs() {
+		text, err := GPUJSON(g.Name)
+		check(text, err, func() (any, error) { return LoadGPUCard(path) }, g)
+	}
+	if _, err := ModelJSON("llama-9"); err == nil {
+		t.Error("a card of an unknown model")
 	}
 }
 

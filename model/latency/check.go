@@ -1,9 +1,13 @@
 package latency
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -44,20 +48,64 @@ func loadCard(path string, card any) error {
 	if err != nil {
 		return err
 	}
-	err = json.Unmarshal(data, card, json.RejectUnknownMembers(true))
-	var semantic *json.SemanticError
-	var syntactic *jsontext.SyntacticError
-	switch {
-	case errors.As(err, &semantic) && errors.Is(err, json.ErrUnknownName):
-		return fmt.Errorf("%s: unknown key %s", path, semantic.JSONPointer)
-	case errors.As(err, &semantic):
-		return fmt.Errorf("%s: key %s at byte %d: %w", path, semantic.JSONPointer, semantic.ByteOffset, err)
-	case errors.As(err, &syntactic):
-		return fmt.Errorf("%s: key %s at byte %d: %w", path, syntactic.JSONPointer, syntactic.ByteOffset, err)
-	case err != nil:
-		return fmt.Errorf("%s: %w", path, err)
+	if len(bytes.TrimSpace(data)) == 0 {
+		return fmt.Errorf("%s: is empty; %s", path, printCard)
+	}
+	if err := json.Unmarshal(data, card, json.RejectUnknownMembers(true)); err != nil {
+		return cardError(path, data, err)
 	}
 	return nil
+}
+
+// printCard is what to do about a file that is no card.
+const printCard = "`sluice models NAME` and `sluice gpus NAME` print a card to start from"
+
+// cardError is what the JSON reader found, with its place.
+func cardError(path string, data []byte, err error) error {
+	var semantic *json.SemanticError
+	var syntactic *jsontext.SyntacticError
+	at := func(offset int64, key jsontext.Pointer) string {
+		line := 1 + bytes.Count(data[:min(offset, int64(len(data)))], []byte("\n"))
+		if key == "" {
+			return fmt.Sprintf("%s:%d", path, line)
+		}
+		return fmt.Sprintf("%s:%d: %s", path, line, strings.Join(slices.Collect(key.Tokens()), "."))
+	}
+	switch {
+	case errors.As(err, &syntactic) && errors.Is(err, jsontext.ErrDuplicateName):
+		return fmt.Errorf("%s: the key is given twice; keep one", at(syntactic.ByteOffset, syntactic.JSONPointer))
+	case errors.As(err, &syntactic):
+		return fmt.Errorf("%s: not JSON: %v; %s", at(syntactic.ByteOffset, syntactic.JSONPointer), syntactic.Err, printCard)
+	case errors.As(err, &semantic) && errors.Is(err, json.ErrUnknownName):
+		return fmt.Errorf("%s: unknown key; correct or delete it (%s)", at(semantic.ByteOffset, semantic.JSONPointer), printCard)
+	case errors.As(err, &semantic):
+		found := map[jsontext.Kind]string{'{': "an object", '[': "a list", '"': "text", '0': "a number", 't': "true", 'f': "false", 'n': "null"}[semantic.JSONKind]
+		if len(semantic.JSONValue) > 0 {
+			found = string(semantic.JSONValue)
+		}
+		return fmt.Errorf("%s: found %s, expected %s", at(semantic.ByteOffset, semantic.JSONPointer), found, wanted(semantic.GoType))
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// wanted is a type of a card's fields in words.
+func wanted(t reflect.Type) string {
+	if t == nil {
+		return "another type"
+	}
+	switch t.Kind() {
+	case reflect.Int, reflect.Int64:
+		return "a whole number"
+	case reflect.Float64, reflect.Pointer:
+		return "a number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "text"
+	case reflect.Slice:
+		return "a list"
+	}
+	return "an object"
 }
 
 // ranges collects the first number that is out of its range.
@@ -67,21 +115,25 @@ type ranges struct {
 }
 
 func (r *ranges) number(key string, v, low, high float64) {
-	if r.err == nil && !(v >= low && v <= high) {
-		r.err = fmt.Errorf("%s: %s = %v: want %v to %v (a missing key counts as 0)", r.where, key, v, low, high)
-	}
+	r.that(v >= low && v <= high, key, "%s, expected %v to %v", foundNumber(v), low, high)
 }
 
 func (r *ranges) count(key string, v, low, high int) {
-	if r.err == nil && (v < low || v > high) {
-		r.err = fmt.Errorf("%s: %s = %d: want %d to %d (a missing key counts as 0)", r.where, key, v, low, high)
+	r.that(v >= low && v <= high, key, "%s, expected %d to %d", foundNumber(float64(v)), low, high)
+}
+
+func (r *ranges) that(ok bool, key, format string, args ...any) {
+	if r.err == nil && !ok {
+		r.err = fmt.Errorf("%s: %s: %s", r.where, key, fmt.Sprintf(format, args...))
 	}
 }
 
-func (r *ranges) that(ok bool, format string, args ...any) {
-	if r.err == nil && !ok {
-		r.err = fmt.Errorf("%s: %s", r.where, fmt.Sprintf(format, args...))
+// foundNumber says what a key holds. A decoded card does not tell 0 from a missing key.
+func foundNumber(v float64) string {
+	if v == 0 {
+		return "found 0 or no such key"
 	}
+	return fmt.Sprintf("found %v", v)
 }
 
 // Ranges of the fitted numbers, wide enough for any hardware in sight.
@@ -91,9 +143,9 @@ const (
 )
 
 func (m *Model) check(file string) error {
-	r := &ranges{where: file + ": model " + m.Name}
-	r.that(m.Name != "", "the key name is missing")
-	r.that(m.Kind == "dense" || m.Kind == "moe", "kind = %q: want dense or moe", m.Kind)
+	r := &ranges{where: file}
+	r.that(m.Name != "", "name", "the key is missing; give the card a name")
+	r.that(m.Kind == "dense" || m.Kind == "moe", "kind", "found %q, expected dense or moe", m.Kind)
 	r.count("layers", m.Layers, 1, 10_000)
 	r.count("hidden", m.Hidden, 1, 1<<20)
 	r.count("vocab", m.Vocab, 1, 1<<24)
@@ -122,24 +174,25 @@ func (m *Model) check(file string) error {
 		r.count("rope", m.Rope, 1, 1<<16)
 		r.count("nope", m.Nope, 1, 1<<16)
 		r.count("vdim", m.VDim, 1, 1<<16)
-		r.that(m.Window == 0, "window = %d: not supported together with mla", m.Window)
+		r.that(m.Window == 0, "window", "found %d, expected 0: a window is not supported together with mla", m.Window)
 	}
 	r.number("params_total", float64(m.ParamsTotal), 1, 1e15)
 	r.number("params_embed_and_head", float64(m.ParamsEmbedAndHead), 0, float64(m.ParamsTotal))
 	r.number("params_total", float64(m.ParamsTotal), float64(m.expertParams()+m.ParamsEmbedAndHead), 1e15)
 	for _, dtype := range keys(m.KVBytesPerToken) {
 		if want, err := m.KVBytes(dtype, 1); err != nil {
-			r.that(false, "kv_bytes_per_token.%s: %v", dtype, err)
+			r.that(false, "kv_bytes_per_token."+dtype, "%v", err)
 		} else {
-			r.that(m.KVBytesPerToken[dtype] == want, "kv_bytes_per_token.%s = %d: the shape gives %d", dtype, m.KVBytesPerToken[dtype], want)
+			r.that(m.KVBytesPerToken[dtype] == want, "kv_bytes_per_token."+dtype, "found %d, expected %d, which the shape gives; correct or delete it",
+				m.KVBytesPerToken[dtype], want)
 		}
 	}
 	return r.err
 }
 
 func (g *GPU) check(file string) error {
-	r := &ranges{where: file + ": gpu " + g.Name}
-	r.that(g.Name != "", "the key name is missing")
+	r := &ranges{where: file}
+	r.that(g.Name != "", "name", "the key is missing; give the card a name")
 	r.number("visible_bytes", float64(g.VisibleBytes), 0, 1e15)
 	r.number("spec.hbm_bytes", g.Spec.HBMBytes, 1e6, 1e15)
 	r.number("spec.hbm_bw", g.Spec.HBMRate, slowest, fastest)
@@ -162,7 +215,7 @@ func (g *GPU) check(file string) error {
 		r.number("attn_mixed.kv_reread", mixed.KVReread, 0, 1e6)
 		r.number("attn_mixed.serial", mixed.Serial, shortest, longest)
 	default:
-		r.that(false, "attn_mixed.kind = %q: want sum or tile", mixed.Kind)
+		r.that(false, "attn_mixed.kind", "found %q, expected sum or tile", mixed.Kind)
 	}
 	g.checkTables(r)
 	return r.err
@@ -201,6 +254,6 @@ func (g *GPU) checkTables(r *ranges) {
 	for _, k := range keys(g.MLADecode) {
 		v := g.MLADecode[k]
 		row("mla_decode", k, v.T0, v.PerSeq, v.Rate, v.Flops, v.Q)
-		r.that(v.Q == 2, "mla_decode.%s.q = %v: only 2 is supported", k, v.Q)
+		r.that(v.Q == 2, "mla_decode."+k+".q", "found %v, expected 2, the only value supported", v.Q)
 	}
 }
