@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -49,6 +51,55 @@ func TestEveryPairReplays(t *testing.T) {
 	}
 	if timedOut == 0 || held == 0 {
 		t.Errorf("%d attempts timed out and %d were held: the world is too quiet to test with", timedOut, held)
+	}
+}
+
+// Routers with other knobs than the defaults replay alone as well, and would have done what they did.
+func TestVariantsReplay(t *testing.T) {
+	seen := map[string]string{}
+	for _, x := range [][]string{
+		{"llm-d", "preset=precise-prefix"},
+		{"llm-d", "preset=payload-agnostic"},
+		{"llm-d", "queue_weight=0.5", "no_hit_lru_weight=2.125", "token_load_weight=1", "affinity_filter=true"},
+		{"lmetric", "hotspot_detector=true", "hotspot_window_turns=8"},
+		{"lmetric", "include_queue=false", "bs_plus_one=false", "batch=sample"},
+		{"dynamo", "temperature=0.5"},
+		{"dynamo", "kv_events=false", "ttl_s=2"},
+		{"smetric", "gate=overload", "spill=lmetric"},
+		{"smetric", "gate=budget", "spill=lmetric_attention", "gamma=0.1"},
+		{"smetric", "gate=budget_attention", "spill=dynamo", "gamma=0.1", "decode_mask=true"},
+		{"smg-cache-aware", "index=events"},
+		{"smg-cache-aware", "balance_abs_threshold=1", "max_tree_tokens=3000"},
+		{"chwbl", "key=thread", "load_factor=1"},
+		{"chwbl", "key=session"},
+	} {
+		name, router := strings.Join(x, " "), x[0]
+		c := world(t, "session", router, 1)
+		settings := []string{"policy.router.name=" + router}
+		for _, s := range x[1:] {
+			k, text, _ := strings.Cut(s, "=")
+			n, _ := strconv.ParseFloat(text, 64)
+			c.RouterParams[k] = policies.Value{Number: n, Bool: text == "true", Text: text}
+			settings = append(settings, "policy.router."+s)
+		}
+		log, turns := record(t, c)
+		out, err := decisionlog.Replay(lines(log))
+		if err != nil || out.Steps < 100 || out.Commands < 100 {
+			t.Errorf("%s: %d steps, %d commands, %v", name, out.Steps, out.Commands, err)
+		}
+		w, err := decisionlog.WhatIf(lines(log), settings)
+		check(t, err)
+		if !reflect.DeepEqual(w.Logged, w.Would) || w.Moved != 0 || w.Guessed+w.Unanswered != 0 {
+			t.Errorf("%s would differ from itself:\nlog   %+v\nother %+v", name, w.Logged, w.Would)
+		}
+		where := router
+		for i := range turns {
+			where += fmt.Sprint(" ", turns[i].Replica)
+		}
+		if other, ok := seen[where]; ok {
+			t.Errorf("%s goes where %s goes: the knobs change nothing here", name, other)
+		}
+		seen[where] = name
 	}
 }
 
