@@ -41,6 +41,20 @@ var allPaths = sync.OnceValue(func() paths {
 	return p
 })
 
+// Paths is every path that an override can set in some scenario, in the order of the declaration. A section with a short
+// form stands before its keys.
+func Paths() []string {
+	var out []string
+	for i := range declaration {
+		d := &declaration[i]
+		if d.short != "" {
+			out = append(out, d.path)
+		}
+		out = append(out, d.leaves()...)
+	}
+	return out
+}
+
 // lookup says what a path names in any scenario.
 func lookup(path string) pathKind { return allPaths().kind[path] }
 

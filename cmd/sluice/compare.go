@@ -72,6 +72,7 @@ router (exact residency, exact load, true output lengths; greedy), and the same 
 	cmd.Flags().BoolVar(&compare.mode.decisions, "decisions", false, "write every decision of every arm to decisions.jsonl in the arm's folder")
 	f := cmd.Flags()
 	f.StringArrayVar(&compare.varies, "vary", nil, "one arm for each value of a key, `path=value,value`; repeatable")
+	completeFlag(cmd, "vary", completeSetting)
 	f.StringArrayVar(&compare.arms, "arm", nil, "one more arm, `name: path=value,path=value`; repeatable")
 	f.BoolVar(&compare.bounds, "bounds", false, "add the arms oracle and infinite-cache")
 	f.IntVar(&compare.seeds, "seeds", 1, "number of seeds, counted up from the scenario's")

@@ -21,6 +21,7 @@ type scenarioFlags struct {
 
 func (f *scenarioFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "override a key of the scenario, `path=value`; repeatable")
+	completeFlag(cmd, "set", completeSetting)
 	cmd.Flags().StringVar(&f.modelCard, "model-card", "", "read the model card from this `file` (same as --set cluster.model=file)")
 	cmd.Flags().StringVar(&f.gpuCard, "gpu-card", "", "read the GPU card from this `file` (same as --set cluster.gpu=file)")
 }

@@ -51,6 +51,8 @@ of context (the token being computed included). Both are repeatable.`,
 	f := cmd.Flags()
 	f.StringVar(&model, "model", "", "model card by `name` (see sluice models)")
 	f.StringVar(&gpu, "gpu", "", "GPU card by `name` (see sluice gpus)")
+	completeFlag(cmd, "model", completeModel)
+	completeFlag(cmd, "gpu", completeGPU)
 	f.StringVar(&modelCard, "model-card", "", "model card from a `file`")
 	f.StringVar(&gpuCard, "gpu-card", "", "GPU card from a `file`")
 	f.IntVar(&tp, "tp", 1, "tensor-parallel degree")
