@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +43,7 @@ func TestScripts(t *testing.T) {
 			"iscsv":   isCSV,
 			"waitfor": waitFor,
 			"samedir": sameDir,
+			"readme":  readme,
 		},
 	})
 }
@@ -139,4 +142,39 @@ func folderBytes(ts *testscript.TestScript, dir string) map[string][]byte {
 		return err
 	}))
 	return files
+}
+
+// readme HEADING runs the commands of the first block of shell below a heading of README.md, but those that read a recorded trace.
+func readme(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: readme HEADING")
+	}
+	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	ts.Check(err)
+	if gap := regexp.MustCompile(`[A-Z]+_(WARM|COLD)|TODO`).Find(text); gap != nil {
+		ts.Fatalf("README.md: %s is not filled in", gap)
+	}
+	_, section, found := strings.Cut(string(text), "## "+args[0]+"\n")
+	_, block, fenced := strings.Cut(section, "```sh\n")
+	block, _, closed := strings.Cut(block, "```")
+	if !found || !fenced || !closed {
+		ts.Fatalf("README.md: no block of shell below %q", args[0])
+	}
+	ran := 0
+	for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
+		command, _, _ := strings.Cut(line, "#")
+		if strings.Contains(command, "traces/") {
+			continue
+		}
+		command, file, redirected := strings.Cut(command, ">")
+		words := strings.Fields(command)
+		ts.Check(ts.Exec(words[0], words[1:]...))
+		if redirected {
+			ts.Check(os.WriteFile(ts.MkAbs(strings.TrimSpace(file)), []byte(ts.ReadFile("stdout")), 0o644))
+		}
+		ran++
+	}
+	if ran < 5 {
+		ts.Fatalf("README.md: %d commands below %q, expected five or more", ran, args[0])
+	}
 }
