@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -245,11 +246,21 @@ func TestExistingFolder(t *testing.T) {
 	if err := os.Mkdir(mine, 0o777); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := writeSmall(dir, Options{Replace: true}); !errors.Is(err, ErrForeignFile) || !strings.Contains(err.Error(), "mine") {
+		t.Fatalf("%v, expected ErrForeignFile and its name", err)
+	}
+	if err := os.Remove(mine); err != nil {
+		t.Error("a folder that sluice did not write is gone")
+	}
+	old, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := writeSmall(dir, Options{Replace: true}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(mine); err == nil {
-		t.Error("the replaced folder's content is still there")
+	if now, err := os.Stat(dir); err != nil || os.SameFile(old, now) {
+		t.Errorf("the folder is the old one (%v)", err)
 	}
 	entries, _ := os.ReadDir(filepath.Dir(dir))
 	if len(entries) != 1 {

@@ -89,6 +89,9 @@ var ErrExists = errors.New("the folder exists already")
 // ErrForeign is returned when the folder to replace holds something else than results.
 var ErrForeign = errors.New("the folder holds no " + SummaryFile + " or " + CompareFile + ", so it is not replaced")
 
+// ErrForeignFile is returned when the folder to replace holds results and a file that is none of theirs.
+var ErrForeignFile = errors.New("the folder also holds what sluice did not write, so it is not replaced")
+
 // stage is a folder being built under a temporary name beside its target.
 type stage struct {
 	fs      FS
@@ -146,7 +149,11 @@ func (s *stage) occupied() (bool, error) {
 	case !slices.Contains(names, SummaryFile) && !slices.Contains(names, CompareFile):
 		return true, ErrForeign
 	}
-	return true, nil
+	foreign, err := foreignFile(s.fs, s.target, names)
+	if err == nil && foreign != "" {
+		err = fmt.Errorf("%w: %s; move it away, or choose another folder", ErrForeignFile, foreign)
+	}
+	return true, err
 }
 
 func (s *stage) makeParents(dir string) error {
