@@ -3,7 +3,9 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/sluice-sim/sluice/model/engine"
@@ -40,6 +42,22 @@ func resolveCluster(sc *scenarios.Scenario) (*replica, error) {
 	}
 	_, err = maxModelLen(sc, r.blocks)
 	return &r, err
+}
+
+// checkTrace says whether the trace of a scenario is there, before anything else is done.
+func checkTrace(sc *scenarios.Scenario) error {
+	const key = "workload.trace.path"
+	if sc.Workload.Source != "trace" {
+		return nil
+	}
+	path := sc.Path(key)
+	switch _, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return badInput(sc.Problem(key, fmt.Sprintf("found no file or folder %s; set workload.trace.path to where your copy of the trace is (--set workload.trace.path=FOLDER)", path)))
+	case err != nil:
+		return badInput(sc.Problem(key, err.Error()))
+	}
+	return nil
 }
 
 // runDigest names a run by content: the scenario's digest, or where it names card files one that covers them too.

@@ -127,6 +127,9 @@ func planComparison(cmd *cobra.Command, flags *scenarioFlags, compare *compareFl
 			if _, err := resolveCluster(r.scenario); err != nil {
 				return nil, badInput(err)
 			}
+			if err := checkTrace(r.scenario); err != nil {
+				return nil, err
+			}
 			if r.digest, err = runDigest(r.scenario); err != nil {
 				return nil, err
 			}

@@ -69,6 +69,9 @@ func runOne(cmd *cobra.Command, sc *scenarios.Scenario, folder *folderFlags, mod
 	if _, err := resolveCluster(sc); err != nil {
 		return nil, "", badInput(err)
 	}
+	if err := checkTrace(sc); err != nil {
+		return nil, "", err
+	}
 	digest, err := runDigest(sc)
 	if err != nil {
 		return nil, "", err

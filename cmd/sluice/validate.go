@@ -16,8 +16,8 @@ func validateCommand() *cobra.Command {
 		Use:   "validate FILE",
 		Short: "Check a scenario",
 		Long: `validate checks a scenario file (or a bundled scenario, or standard input as "-"): its keys, its values, its cards and
-whether model and KV cache fit the GPUs. It does not open the trace. --resolved prints the canonical form, with every
-default written out.`,
+whether model and KV cache fit the GPUs, and whether the trace is there; it does not read the trace. --resolved prints the
+canonical form, with every default written out, also without the trace.`,
 		Example: `  sluice validate my.yaml
   sluice validate --resolved my.yaml --set cluster.replicas=2
   sluice scenarios demo | sluice validate -`,
@@ -34,6 +34,9 @@ default written out.`,
 			}
 			if resolved {
 				_, err := cmd.OutOrStdout().Write(sc.Resolved())
+				return err
+			}
+			if err := checkTrace(sc); err != nil {
 				return err
 			}
 			s := replicaSheet(sc, r)

@@ -159,9 +159,10 @@ func plain(name string) string {
 }
 
 // unknownName builds the error for a name that no card answers to. Close is a
-// card with a name that differs in few letters, or contains the other.
+// card with a name that differs in few letters, contains the other, or begins
+// with the same four.
 func unknownName(what, name string, names [][]string) error {
-	const most = 3
+	const most, family = 3, 4
 	wanted := plain(name)
 	type near struct {
 		card     string
@@ -176,6 +177,7 @@ func unknownName(what, name string, names [][]string) error {
 			a := plain(alias)
 			d := editDistance(wanted, a)
 			part := len(wanted) >= 3 && (strings.Contains(a, wanted) || strings.Contains(wanted, a))
+			part = part || len(wanted) >= family && strings.HasPrefix(a, wanted[:family])
 			if (part || d <= max(1, len(wanted)/4)) && (best < 0 || d < best) {
 				best = d
 			}

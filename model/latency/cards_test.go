@@ -31,6 +31,7 @@ func TestFindCards(t *testing.T) {
 		{"qwen3-30b-a3", `unknown model "qwen3-30b-a3": did you mean qwen3-30b-a3b`},
 		{"lama-3.1-8b", "did you mean llama-3.1-8b"},
 		{"gpt-oss", "did you mean gpt-oss-20b or gpt-oss-120b?"},
+		{"qwen-coder", "did you mean qwen"},
 		{"frobnicator", "the embedded cards are codellama-34b"},
 		{"", "the embedded cards are codellama-34b"},
 	} {
