@@ -15,6 +15,9 @@ build:
 demo: build
 	./bin/sluice compare demo --vary policy.router=round-robin,least-requests,sticky,lmetric,smetric --bounds --force --out build/demo
 
+# Optional data beside the repository. Tests read the variable, so that their cached results end when the folder comes or goes.
+export SLUICE_SHARED = $(abspath $(wildcard ../shared))
+
 # What a newcomer should run.
 test: lint
 	$(GO) test ./...

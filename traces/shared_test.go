@@ -1,6 +1,7 @@
 package traces
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"sync"
@@ -44,7 +45,7 @@ func sharedTraces(t testing.TB, path string) string {
 		}
 		dir = filepath.Dir(dir)
 	}
-	full := filepath.Join(dir, "..", "shared", "traces", filepath.FromSlash(path))
+	full := filepath.Join(cmp.Or(os.Getenv("SLUICE_SHARED"), filepath.Join(dir, "..", "shared")), "traces", filepath.FromSlash(path))
 	if _, err := os.Stat(full); err != nil {
 		t.Skip("the trace data is not here: " + err.Error())
 	}

@@ -1,6 +1,7 @@
 package golden
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -59,7 +60,7 @@ func TestGoldens(t *testing.T) {
 
 // TestSharedGoldens replays the whole set where it stands beside the repository.
 func TestSharedGoldens(t *testing.T) {
-	dir := filepath.Join("..", "..", "..", "shared", "vllm-golden")
+	dir := filepath.Join(cmp.Or(os.Getenv("SLUICE_SHARED"), "../../../shared"), "vllm-golden")
 	if _, err := os.Stat(dir); err != nil {
 		t.Skip("the whole set of vLLM goldens is not beside the repository")
 	}

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -167,7 +168,7 @@ func TestCPUTierGolden(t *testing.T) {
 	}
 	t.Run("testdata", func(t *testing.T) { replay(t, filepath.Join("testdata", "cpu-ops.json"), 4, 1401) })
 	t.Run("shared", func(t *testing.T) {
-		path := filepath.Join("..", "..", "..", "shared", "vllm-golden", "u02-cpu-manager-ops.json")
+		path := filepath.Join(cmp.Or(os.Getenv("SLUICE_SHARED"), "../../../shared"), "vllm-golden", "u02-cpu-manager-ops.json")
 		if _, err := os.Stat(path); err != nil {
 			t.Skip("the whole set of vLLM goldens is not beside the repository")
 		}

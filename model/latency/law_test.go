@@ -1,6 +1,7 @@
 package latency
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"math/rand/v2"
@@ -60,7 +61,9 @@ func newLaw(t testing.TB, model, gpu string, s Setup) *Law {
 	return l
 }
 
-// shared returns the optional data folder beside the repository, or skips.
+// shared returns the optional data folder beside the repository, or
+// skips. The variable lets the test cache see that it has come or gone; it forgets
+// files outside the module.
 func shared(t *testing.T, elem ...string) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -76,7 +79,7 @@ func shared(t *testing.T, elem ...string) string {
 		}
 		dir = filepath.Dir(dir)
 	}
-	path := filepath.Join(append([]string{filepath.Dir(dir), "shared"}, elem...)...)
+	path := filepath.Join(append([]string{cmp.Or(os.Getenv("SLUICE_SHARED"), filepath.Join(dir, "..", "shared"))}, elem...)...)
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("optional data is absent: %v", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"math"
 	"os"
-	"path/filepath"
 	"strconv"
 	"testing"
 )
@@ -12,9 +11,9 @@ import (
 // TestLinksAgainstMeasurements compares the law with the measured transfers, where they stand beside the repository,
 // within the errors that the fits state.
 func TestLinksAgainstMeasurements(t *testing.T) {
-	f, err := os.Open(filepath.Join("..", "..", "..", "shared", "calibration", "points", "transfer.csv"))
+	f, err := os.Open(shared(t, "calibration", "points", "transfer.csv"))
 	if err != nil {
-		t.Skip("the calibration points are not beside the repository")
+		t.Fatal(err)
 	}
 	defer f.Close()
 	rows, err := csv.NewReader(f).ReadAll()
