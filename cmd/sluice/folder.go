@@ -72,9 +72,32 @@ func runInfo(sc *scenarios.Scenario, arm scenarios.Arm, digest string, w *worklo
 
 // sayWhere names the results folder on stderr.
 func sayWhere(cmd *cobra.Command, dir string, reused bool) {
-	if reused {
+	switch {
+	case reused && olderThanProgram(dir):
+		fmt.Fprintf(cmd.ErrOrStderr(), "results: %s (complete already, but older than this program; --force runs again)\n", dir)
+		return
+	case reused:
 		fmt.Fprintf(cmd.ErrOrStderr(), "results: %s (complete already; --force runs again)\n", dir)
 		return
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "results: %s\n", dir)
+}
+
+// olderThanProgram tells whether the program was built after the results were written, so that it may give other numbers
+// under the same version.
+func olderThanProgram(dir string) bool {
+	path, err := os.Executable()
+	if err != nil {
+		return false
+	}
+	program, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	for _, name := range []string{results.SummaryFile, results.CompareFile} {
+		if written, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return written.ModTime().Before(program.ModTime())
+		}
+	}
+	return false
 }
