@@ -86,7 +86,7 @@ func (w *work) plan(name string, f *Figure, overrides []string, seeds int) (plan
 	if err != nil {
 		return plan{}, fmt.Errorf("%s: %w", name, err)
 	}
-	base, err := scenarios.Parse("", source)
+	base, err := scenarios.Parse(name, source)
 	if err != nil {
 		return plan{}, err
 	}
