@@ -215,7 +215,7 @@ func sharedFolder(t *testing.T) string {
 			t.Fatal("no go.mod above the test")
 		}
 	}
-	shared := filepath.Join(filepath.Dir(dir), "shared", "calibration", "e2e")
+	shared := filepath.Join(cmp.Or(os.Getenv("SLUICE_SHARED"), filepath.Join(filepath.Dir(dir), "shared")), "calibration", "e2e")
 	if _, err := os.Stat(shared); err != nil {
 		t.Skip("no folder shared beside the repository: the open-loop measurements have no licence that allows a copy here")
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -16,7 +17,7 @@ import (
 // realTrace is the recorded sessions beside the repository; the benchmark says so when they are absent.
 func realTrace(b *testing.B, maxContext int32) *traces.Trace {
 	b.Helper()
-	dir := filepath.Join("..", "..", "shared", "traces", "kv-cache-tester")
+	dir := filepath.Join(cmp.Or(os.Getenv("SLUICE_SHARED"), filepath.Join("..", "..", "shared")), "traces", "kv-cache-tester")
 	if _, err := os.Stat(dir); err != nil {
 		b.Skip("the recorded sessions are not beside the repository")
 	}
