@@ -68,7 +68,7 @@ func (s *Scenario) Resolved() []byte {
 		}
 		open = sections
 		text := e.text
-		if e.key.kind == textKey || e.key.kind == enumKey {
+		if e.key.kind == textKey || e.key.kind == enumKey || e.key.kind == sharesKey {
 			text = quoteText(text)
 		}
 		b.WriteString(strings.Repeat("  ", len(sections)) + leaf + ": " + text + "\n")

@@ -101,6 +101,8 @@ func override(t *rapid.T, s *Scenario, path string) *Scenario {
 		text = k.format(value{number: rapid.Float64Range(k.min, k.max).Draw(t, path)})
 	case k.kind == boolKey:
 		text = k.format(value{boolean: rapid.Bool().Draw(t, path)})
+	case k.kind == sharesKey:
+		text = rapid.SampledFrom([]string{"1", "0.7,0.3", "0.25 0.25 0.5", "0,1e0,0", "0.1,0.2,0.7"}).Draw(t, path)
 	case k.kind == textKey:
 		text = rapid.StringMatching(`[ -~äß€]{1,20}`).Draw(t, path)
 	default:

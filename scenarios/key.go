@@ -21,6 +21,7 @@ const (
 	enumKey
 	textKey
 	faultsKey // the list of faults, as text in its canonical form
+	sharesKey // shares that sum to 1, as text
 )
 
 func (k kind) String() string {
@@ -55,13 +56,15 @@ type key struct {
 	load   func(*Scenario) value
 }
 
-// value is a decoded value: integer and number for intKey, number for floatKey, text for textKey and enumKey.
+// value is a decoded value: integer and number for intKey, number for floatKey, shares for sharesKey, text for textKey
+// and enumKey.
 type value struct {
 	null    bool
 	integer int64
 	number  float64
 	boolean bool
 	text    string
+	shares  []float64
 }
 
 // decode reads text as the key's type and checks its range. The message of a failure says what was expected.
@@ -102,6 +105,8 @@ func (k *key) decode(text string) (value, string) {
 		return value{}, fmt.Sprintf("%q is not one of %s", clip(text), strings.Join(k.enum, ", "))
 	case textKey:
 		return decodeText(text)
+	case sharesKey:
+		return decodeShares(text)
 	}
 	_, canonical, message := decodeFaultsText(text)
 	return value{text: canonical}, message
@@ -183,6 +188,8 @@ func (k *key) format(v value) string {
 		return formatNumber(v.number)
 	case boolKey:
 		return strconv.FormatBool(v.boolean)
+	case sharesKey:
+		return formatShares(v.shares)
 	}
 	return v.text
 }

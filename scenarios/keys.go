@@ -72,6 +72,7 @@ var declaration = []section{
 		key{path: "arrivals.samples", kind: intKey, def: "8", min: 1, max: math.MaxInt32,
 			doc: "Samples of each prompt of a rollout step.", unless: needsProcess("rollout")}.integer(func(s *Scenario) *int64 { return &s.Arrivals.Samples }),
 		shuffleKey(),
+		classSharesKey(),
 	}},
 	{doc: "Within a session.", keys: []key{
 		enum("replay", func(s *Scenario) *string { return &s.Replay }, "closed", []string{"closed", "open"},

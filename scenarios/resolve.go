@@ -128,7 +128,7 @@ func wrongTag(k *key, g *setting) string {
 	}
 	want := map[kind][]string{
 		intKey: {"!!int"}, floatKey: {"!!int", "!!float"}, boolKey: {"!!bool"}, faultsKey: {"!!seq"},
-		enumKey: {"!!str"}, textKey: {"!!str"},
+		enumKey: {"!!str"}, textKey: {"!!str"}, sharesKey: {"!!str"},
 	}[k.kind]
 	switch {
 	case slices.Contains(want, g.tag):
@@ -139,7 +139,7 @@ func wrongTag(k *key, g *setting) string {
 		return "has no value; give one or delete the line"
 	case k.kind == enumKey:
 		return fmt.Sprintf("expected one of %s, found %q", strings.Join(k.enum, ", "), clip(g.text))
-	case k.kind == textKey:
+	case k.kind == textKey || k.kind == sharesKey:
 		return fmt.Sprintf("expected text, found %s; put it in quotes", clip(g.text))
 	case g.tag == "!!str":
 		return fmt.Sprintf("expected %s, found the text %q", k.want(), clip(g.text))

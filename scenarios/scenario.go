@@ -70,6 +70,8 @@ type Arrivals struct {
 	Prompts  int64
 	Samples  int64
 	Shuffle  bool // sessions start in an order drawn from the seed
+
+	ClassShares []float64 // of the sessions, by service class; at least one, their sum is 1
 }
 
 // Clients is how clients behave.

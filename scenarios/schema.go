@@ -87,6 +87,8 @@ func keySchema(k *key) *jsonschema.Schema {
 		s.Type = "boolean"
 	case faultsKey:
 		s.Type, s.Items = "array", faultSchema()
+	case sharesKey:
+		s.Type, s.Pattern = "string", sharesPattern
 	default:
 		s.Type = "string"
 	}
@@ -106,7 +108,7 @@ func keySchema(k *key) *jsonschema.Schema {
 	}
 	if !k.required {
 		text := k.def
-		if k.kind == textKey || k.kind == enumKey {
+		if k.kind == textKey || k.kind == enumKey || k.kind == sharesKey {
 			quoted, _ := json.Marshal(text) // a string always has a JSON form
 			text = string(quoted)
 		}

@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -72,5 +73,42 @@ func TestSchemaRefusesWhatTheDecoderRefuses(t *testing.T) {
 		if err := schema.Validate(plain(t, text)); err == nil {
 			t.Errorf("the schema accepts %s", extra)
 		}
+	}
+}
+
+func TestSchemaOfShares(t *testing.T) {
+	schema := validator(t)
+	for shares, want := range map[string]bool{`"0.7,0.3"`: true, `"1"`: true, `"0.5 0.5"`: true, `"0.25, 0.25, 5e-1"`: true, "1": false, `"-1,2"`: false, `"0.5;0.5"`: false,
+		`""`: false, `"0.5,,0.5"`: false, `"0,0,0,0,0,0,0,0,1"`: false} {
+		text := strings.Replace(small, "process: burst", "process: burst, class_shares: "+shares, 1)
+		if text == small {
+			t.Fatal("the small scenario has no such arrivals")
+		}
+		if _, err := Parse("", []byte(text)); (err == nil) != want {
+			t.Errorf("the decoder on %s: %v", shares, err)
+		}
+		if err := schema.Validate(plain(t, text)); (err == nil) != want {
+			t.Errorf("the schema on %s: %v", shares, err)
+		}
+	}
+}
+
+func TestSharesAreWrittenInOneWay(t *testing.T) {
+	base := mustParse(t, small)
+	for text, want := range map[string]string{"1": "1", "0.70 0.30": "0.7,0.3", "7e-1, .3": "0.7,0.3", "-0,1": "0,1"} {
+		s, err := base.Apply([]string{"arrivals.class_shares=" + text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := s.Value("arrivals.class_shares"); got != want {
+			t.Errorf("%q is written %q, want %q", text, got, want)
+		}
+		if again := mustParse(t, string(s.Resolved())); again.Digest() != s.Digest() {
+			t.Errorf("%q does not read back", text)
+		}
+	}
+	arms, err := Grid(base, []string{"arrivals.class_shares=1,0.7 0.3"})
+	if err != nil || len(arms) != 2 || len(arms[1].Scenario.Arrivals.ClassShares) != 2 {
+		t.Errorf("varied: %v, %v", armNames(arms), err)
 	}
 }

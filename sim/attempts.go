@@ -71,7 +71,7 @@ func (r *run) arrive(turn int32, now int64) {
 	x.before = before
 	x.lastToken = results.Missing
 	x.row = results.Turn{
-		Session: t.session, Thread: rec.Thread, Number: rec.Number, Attempt: t.attempts, Group: r.sessions[t.session].row.Group,
+		Session: t.session, Thread: rec.Thread, Number: rec.Number, Attempt: t.attempts, Class: ss.class, Group: ss.row.Group,
 		Replica: -1, PrefillReplica: -1, ArrivalPS: now, AdmittedPS: results.Missing, SentPS: results.Missing,
 		ScheduledPS: results.Missing, FirstTokenPS: results.Missing, DonePS: results.Missing, PromptTokens: rec.Prompt.Tokens,
 		ITLMaxPS: results.Missing, ToolGapPS: t.gapPS, IdleTTFTPS: results.Missing, IdleTPOTPS: results.Missing,
@@ -97,7 +97,7 @@ func (r *run) arrive(turn int32, now int64) {
 	r.mayLeave(a)
 	r.fact(policies.Fact{Kind: policies.TurnArrived, Replica: policies.NoReplica, Turn: policies.Turn{
 		Attempt: x.id, Session: policies.SessionID(t.session), Thread: policies.ThreadID(t.thread), Number: rec.Number,
-		Retry: t.attempts - 1, Prompt: x.prompt, Group: x.row.Group,
+		Retry: t.attempts - 1, Prompt: x.prompt, Class: x.row.Class, Group: x.row.Group,
 	}})
 }
 
@@ -287,7 +287,7 @@ func (r *run) turnFailed(turn int32, now int64) {
 		}
 		rec := r.traceTurn(k)
 		row := results.Turn{
-			Session: t.session, Thread: rec.Thread, Number: rec.Number, Final: true, Group: ss.row.Group, Replica: -1, PrefillReplica: -1,
+			Session: t.session, Thread: rec.Thread, Number: rec.Number, Final: true, Class: ss.class, Group: ss.row.Group, Replica: -1, PrefillReplica: -1,
 			ArrivalPS: results.Missing, AdmittedPS: results.Missing, SentPS: results.Missing, ScheduledPS: results.Missing,
 			FirstTokenPS: results.Missing, DonePS: results.Missing, Outcome: results.Unstarted, PromptTokens: rec.Prompt.Tokens,
 			ITLMaxPS: results.Missing, ToolGapPS: results.Missing, IdleTTFTPS: results.Missing, IdleTPOTPS: results.Missing,

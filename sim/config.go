@@ -72,6 +72,8 @@ type Config struct {
 	Clients  Clients
 	Signals  Signals
 
+	ClassShares []float64 // of the sessions, by service class, their sum 1; none for class 0 alone
+
 	Replicas       int
 	GPUsPerReplica int
 	Engine         engine.Config

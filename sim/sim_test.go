@@ -155,7 +155,7 @@ func TestConservation(t *testing.T) {
 
 // randomWorld draws a small cluster with impatient clients, a gate, a router and tight KV; nil when no turn is left.
 func randomWorld(t *testing.T, rt *rapid.T) *Config {
-	gates := []string{"none", "max-sessions", "session"}
+	gates := []string{"none", "max-sessions", "session", "llm-d-saturation"}
 	routers := []string{"round-robin", "least-requests", "sticky", "vllm-dp", "lmetric", "smetric", "oracle"}
 	preset := rapid.SampledFrom([]string{"bailian-agentic", "claude-code", "steady"}).Draw(rt, "preset")
 	tr, err := traces.Generate(preset, rapid.Uint64Range(0, 1<<40).Draw(rt, "seed"), traces.Params{"sessions": traces.Num(float64(rapid.IntRange(1, 20).Draw(rt, "sessions")))})
@@ -183,6 +183,10 @@ func randomWorld(t *testing.T, rt *rapid.T) *Config {
 		TimeoutPS: int64(rapid.SampledFrom([]float64{0, 3e11, 3e12, 6e13}).Draw(rt, "timeout")), Retries: int32(rapid.IntRange(0, 2).Draw(rt, "retries")),
 		RetryDelayPS: int64(rapid.SampledFrom([]float64{0, 1e11}).Draw(rt, "retry delay")), CancelUpstream: rapid.Bool().Draw(rt, "cancel"),
 	}
+	if c.Gate.Name == "llm-d-saturation" && rapid.Bool().Draw(rt, "by count") {
+		c.GateParams = c.Gate.Resolve(policies.Params{"detector": {Text: "concurrency"}, "max_requests": {Number: 2}, "ordering": {Text: "slo-deadline"}})
+	}
+	c.ClassShares = rapid.SampledFrom([][]float64{nil, {1}, {0.5, 0.5}, {0.2, 0, 0.8}}).Draw(rt, "class shares")
 	randomFaults(rt, c)
 	c.Signals.KVEventDelayPS = int64(rapid.SampledFrom([]float64{0, 2e11}).Draw(rt, "kv delay"))
 	if rapid.IntRange(0, 2).Draw(rt, "pins") == 0 {

@@ -35,6 +35,7 @@ type dependent struct {
 // sessionState is where a session stands.
 type sessionState struct {
 	row       results.Session
+	class     int32 // service class of its turns
 	firstTurn int32
 	turns     int32
 	open      int32 // turns that have not ended
@@ -61,7 +62,7 @@ func (r *run) layOut() {
 	for i := range tr.Sessions {
 		s := &tr.Sessions[i]
 		r.sessions[i] = sessionState{
-			firstTurn: int32(len(r.turns)), turns: int32(len(s.Turns)), open: int32(len(s.Turns)),
+			class: classOf(r.cfg.Seed, int32(i), r.cfg.ClassShares), firstTurn: int32(len(r.turns)), turns: int32(len(s.Turns)), open: int32(len(s.Turns)),
 			row: results.Session{Session: int32(i), Name: s.Name, Group: s.Group, StartPS: results.Missing, EndPS: results.Missing, Turns: int32(len(s.Turns))},
 		}
 		for j := range s.Turns {
@@ -169,7 +170,25 @@ func (r *run) arrange() {
 const (
 	purposeOrder uint64 = iota + 1
 	purposeArrival
+	purposeClass
 )
+
+// classOf draws the service class of a session; a class with share 0 is never drawn.
+func classOf(seed uint64, session int32, shares []float64) int32 {
+	u := exact.Uniform(exact.Hash2(seed, purposeClass, uint64(session)))
+	class := int32(0)
+	for k, share := range shares {
+		if share <= 0 {
+			continue
+		}
+		class = int32(k)
+		if u < share {
+			break
+		}
+		u -= share
+	}
+	return class
+}
 
 func (r *run) startAtRate(a *Arrivals) {
 	at := int64(0)

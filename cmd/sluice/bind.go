@@ -85,7 +85,7 @@ func bind(sc *scenarios.Scenario, w *workload) (*sim.Config, error) {
 	e := engineConfig(sc, setup, law)
 	cfg := &sim.Config{
 		Seed: uint64(sc.Seed), Open: sc.Replay == "open",
-		Arrivals: arrivals(sc),
+		Arrivals: arrivals(sc), ClassShares: sc.Arrivals.ClassShares,
 		Clients: sim.Clients{
 			TimeoutPS: rounded(sc.Clients.TimeoutS * 1e12), Retries: int32(sc.Clients.Retries),
 			RetryDelayPS: rounded(sc.Clients.RetryDelayS * 1e12), CancelUpstream: sc.Clients.CancelUpstream,

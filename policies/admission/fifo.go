@@ -16,6 +16,13 @@ func (q *fifo[T]) push(x T) {
 	q.items = append(q.items, x)
 }
 
+// settle moves the item that was pushed last before those that it precedes, in a queue that is in order without it.
+func (q *fifo[T]) settle(precedes func(a, b T) bool) {
+	for i := len(q.items) - 1; i > q.head && precedes(q.items[i], q.items[i-1]); i-- {
+		q.items[i], q.items[i-1] = q.items[i-1], q.items[i]
+	}
+}
+
 // front is the oldest item; the queue must not be empty.
 func (q *fifo[T]) front() T { return q.items[q.head] }
 

@@ -45,13 +45,13 @@ func (g *saturation) first(now policies.Time, b *band) policies.AttemptID {
 	if g.byProgram {
 		best = g.leastServed(now, b)
 	}
-	return b.flows[best].queue.pop()
+	return b.flows[best].queue.pop().attempt
 }
 
 // trim drops the turns that have left from the head of f's queue.
 func (g *saturation) trim(f *flow) {
 	for f.queue.len() > 0 {
-		if _, ok := g.turns[f.queue.front()]; ok {
+		if _, ok := g.turns[f.queue.front().attempt]; ok {
 			return
 		}
 		f.queue.pop()
@@ -92,7 +92,7 @@ func (g *saturation) leastServed(now policies.Time, b *band) int32 {
 }
 
 func (g *saturation) headWait(now policies.Time, b *band, s int32) float64 {
-	return float64(now - g.turns[b.flows[s].queue.front()].arrived)
+	return float64(now - g.turns[b.flows[s].queue.front().attempt].arrived)
 }
 
 // scaled is where x lies between lo and hi, 0 if they are equal.

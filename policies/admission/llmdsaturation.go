@@ -7,12 +7,13 @@ import (
 )
 
 // Reads the saturation of the pool, from samples or from its own count of leases. Keeps a queue for each band and, for
-// program-aware fairness, for each session, and what service each session had. Ties: earlier arrival under global-strict,
-// lower session under program-aware.
+// program-aware fairness, for each session, and what service each session had. Ties: earlier arrival within a queue, lower
+// session under program-aware.
 // Source: llm-d/llm-d-router, pkg/epp/flowcontrol and saturationdetector; spec: policies 3.5.
 //
-// A band is a service class: a turn's Class is its priority, the larger first. A cycle lets at most one turn go: if the
-// saturation is at the ceiling none; else the first of the highest band that has any, whatever waits below. The original
+// A band is a service class, the smaller first: class 0 is the most important of a scenario. (The original has priorities,
+// the larger first.) A cycle lets at most one turn go: if the
+// saturation is at the ceiling none; else the first of the first band that has any, whatever waits behind. The original
 // runs a cycle every millisecond and whenever a turn is queued. A cycle that finds the pool saturated, or nothing queued,
 // does nothing, so this one runs a cycle when a turn is queued, when a sample, an end of a turn or a change of replicas
 // may have ended the saturation, and 1 ms after a cycle that let a turn go. Only that a cycle falls on a multiple of 1 ms is lost.
@@ -26,18 +27,23 @@ import (
 // prompt + 2 x output tokens with each turn and halves every minute. (The original forgets an idle session after an hour,
 // when 60 halvings have left nothing.)
 //
-// Not built: other ceilings than a constant, the byte limit of a band, EDF and SLO ordering, eviction.
+// Ordering is within a queue. slo-deadline: the turn whose first token is due earliest goes first; it is due at its arrival
+// plus ttft_s plus ttft_per_1k_prompt_s for each 1,000 tokens of its prompt; ties in order of arrival. (In the original the
+// client names the budget in a header of the request.)
+//
+// Not built: other ceilings than a constant, limits in bytes, ordering by time limits (EDF), eviction of what runs or waits.
 
 // LLMDSaturation declares llm-d's flow control.
 func LLMDSaturation() policies.Declaration {
 	return policies.Declaration{
 		Name: "llm-d-saturation",
 		Doc: "Queues turns by service class while the pool is saturated and lets them go one by one while it is not, strictly by class; " +
-			"within a class in order of arrival or by least attained service. Turns that wait too long, or find too many waiting, are refused.",
+			"within a class in order of arrival, by deadlines of the first token or by least attained service. Turns that wait too long, or find too many waiting, are refused.",
 		Source: "llm-d/llm-d-router, pkg/epp/flowcontrol, pkg/epp/framework/plugins/flowcontrol; spec: policies 3.5",
 		Needs:  policies.NeedsSamples,
 		Missing: "Detector utilization counts a replica without a fresh sample of both figures as saturated, as the original does, so without samples every turn waits for its time limit. " +
-			"Detector concurrency reads no signal.",
+			"Detector concurrency reads no signal. " +
+			"Of llm-d's flow control these are not built: ceilings other than a constant (each class has the same), limits in bytes, ordering by time limits (EDF), and eviction of turns that run or wait for those of a more important class.",
 		Knobs:   saturationKnobs(),
 		NewGate: newSaturation,
 	}
@@ -62,7 +68,13 @@ func saturationKnobs() []policies.Knob {
 		{Name: "ceiling", Kind: policies.FloatKnob, Default: policies.Value{Number: 1}, Min: 0, Max: 1e6, Unit: "fraction",
 			Doc: "saturation from which no turn goes, inclusive"},
 		{Name: "fairness", Kind: policies.EnumKnob, Default: policies.Value{Text: globalStrict}, Enum: []string{globalStrict, programAware},
-			Doc: "order within a class: of arrival, or by least attained service of sessions"},
+			Doc: "whose turn is next within a class: anyone's, or that of the session with the least attained service"},
+		{Name: "ordering", Kind: policies.EnumKnob, Default: policies.Value{Text: fcfs}, Enum: []string{fcfs, sloDeadline},
+			Doc: "which of these turns is next: the first to arrive, or the one whose first token is due first"},
+		{Name: "ttft_s", Kind: policies.FloatKnob, Default: policies.Value{Number: 1}, Min: 0, Max: 1e6, Unit: "s",
+			Doc: "slo-deadline: from arrival to when the first token is due"},
+		{Name: "ttft_per_1k_prompt_s", Kind: policies.FloatKnob, Default: policies.Value{Number: .0625}, Min: 0, Max: 1000, Unit: "s",
+			Doc: "slo-deadline: added to it for every 1,000 prompt tokens"},
 		{Name: "ttl_s", Kind: policies.FloatKnob, Default: policies.Value{Number: 60}, Min: 0, Max: 1e6, Unit: "s",
 			Doc: "a turn that has waited so long is refused; 0 for never"},
 		{Name: "max_queued", Kind: policies.IntKnob, Default: policies.Value{Number: 5000}, Min: 1, Max: 1e6, Unit: "turns",
@@ -76,6 +88,9 @@ const (
 	globalStrict = "global-strict"
 	programAware = "program-aware"
 
+	fcfs        = "fcfs"
+	sloDeadline = "slo-deadline"
+
 	// cycleTime is the time between two cycles of the original.
 	cycleTime = policies.Second / 1000
 )
@@ -87,6 +102,7 @@ func newSaturation(_ policies.Env, p policies.Params) policies.Gate {
 			stale: seconds(p["stale_s"].Number), requests: p["max_requests"].Number, tokens: p["max_tokens"].Number,
 		},
 		ceiling: p["ceiling"].Number, byProgram: p["fairness"].Text == programAware,
+		byDeadline: p["ordering"].Text == sloDeadline, ttft: p["ttft_s"].Number, ttftPer1k: p["ttft_per_1k_prompt_s"].Number,
 		ttl: seconds(p["ttl_s"].Number), limit: int(p["max_queued"].Number), retryAfter: seconds(p["retry_after_s"].Number),
 		turns: make(map[policies.AttemptID]queuedTurn), lastCycle: -cycleTime,
 	}
@@ -108,10 +124,20 @@ type queuedTurn struct {
 	granted bool
 }
 
-// flow is the turns of a band that are taken in order of arrival.
+// queuedPlace is a turn's place in a queue.
+type queuedPlace struct {
+	attempt policies.AttemptID
+	due     policies.Time // in slo-deadline when its first token is due, else its arrival
+}
+
+func (p queuedPlace) precedes(q queuedPlace) bool {
+	return p.due < q.due || p.due == q.due && p.attempt < q.attempt
+}
+
+// flow is the turns of a band among which the ordering decides.
 type flow struct {
-	queue  fifo[policies.AttemptID] // and some that have left since
-	listed bool                     // in the band's active list
+	queue  fifo[queuedPlace] // and some that have left since
+	listed bool              // in the band's active list
 }
 
 // band is the turns of one class.
@@ -126,6 +152,9 @@ type saturation struct {
 	detector   detector
 	ceiling    float64
 	byProgram  bool
+	byDeadline bool
+	ttft       float64 // s
+	ttftPer1k  float64 // s
 	ttl        policies.Time
 	limit      int
 	retryAfter policies.Time
@@ -208,7 +237,7 @@ func (g *saturation) bandOf(class int32) int32 {
 	}
 	g.bands = append(g.bands, band{class: class})
 	g.order = append(g.order, int32(len(g.bands)-1))
-	slices.SortFunc(g.order, func(a, b int32) int { return int(g.bands[b].class) - int(g.bands[a].class) })
+	slices.SortFunc(g.order, func(a, b int32) int { return int(g.bands[a].class) - int(g.bands[b].class) })
 	return int32(len(g.bands) - 1)
 }
 
@@ -223,7 +252,8 @@ func (g *saturation) enqueue(now policies.Time, b int32, t *policies.Turn) {
 	}
 	f := &d.flows[x.flow]
 	g.trim(f)
-	f.queue.push(t.Attempt)
+	f.queue.push(queuedPlace{t.Attempt, g.due(now, x.tokens)})
+	f.queue.settle(queuedPlace.precedes)
 	if !f.listed {
 		f.listed = true
 		d.active = append(d.active, x.flow)
@@ -231,6 +261,14 @@ func (g *saturation) enqueue(now policies.Time, b int32, t *policies.Turn) {
 	g.turns[t.Attempt] = x
 	d.count++
 	g.count++
+}
+
+// due is what orders a turn of so many prompt tokens that arrives now.
+func (g *saturation) due(now policies.Time, tokens int32) policies.Time {
+	if !g.byDeadline {
+		return now
+	}
+	return now + seconds(g.ttft+float64(g.ttftPer1k*float64(tokens)/1000))
 }
 
 // cycle lets at most one turn go.

@@ -18,6 +18,8 @@ type queueWorld struct {
 	waiting []policies.AttemptID
 	running []policies.AttemptID
 	class   map[policies.AttemptID]int32
+	tokens  map[policies.AttemptID]int32
+	arrived map[policies.AttemptID]policies.Time
 }
 
 // step plays one moment and returns the attempts that were let go, in order.
@@ -41,7 +43,8 @@ func (w *queueWorld) step(pass policies.Time) (went []policies.AttemptID) {
 		w.next++
 		f := turnOf(w.next, policies.ThreadID(w.next), 100)
 		f.Turn.Class = int32(rapid.IntRange(-1, 1).Draw(w.t, "class"))
-		w.class[w.next] = f.Turn.Class
+		f.Turn.Prompt.Tokens = rapid.SampledFrom([]int32{100, 1000, 40_000}).Draw(w.t, "tokens")
+		w.class[w.next], w.tokens[w.next], w.arrived[w.next] = f.Turn.Class, f.Turn.Prompt.Tokens, w.now
 		w.waiting = append(w.waiting, w.next)
 		facts = append(facts, f)
 	}
@@ -56,7 +59,8 @@ func (w *queueWorld) step(pass policies.Time) (went []policies.AttemptID) {
 }
 
 func newQueueWorld(t *rapid.T, outer *testing.T, gate string, knobs map[string]float64, texts map[string]string) *queueWorld {
-	return &queueWorld{t: t, c: newBench(outer, 2, 0, gate, knobs, texts).c, class: map[policies.AttemptID]int32{}}
+	return &queueWorld{t: t, c: newBench(outer, 2, 0, gate, knobs, texts).c, class: map[policies.AttemptID]int32{},
+		tokens: map[policies.AttemptID]int32{}, arrived: map[policies.AttemptID]policies.Time{}}
 }
 
 // max-requests is a list: whoever waits goes, in order of arrival, as long as a slot is free.
@@ -76,11 +80,22 @@ func TestMaxRequestsAgainstAList(t *testing.T) {
 	})
 }
 
-// llm-d-saturation keeps to its limit and lets nobody go before an earlier turn of its class or a turn of a higher one.
+// llm-d-saturation keeps to its limit and lets nobody go before a turn of its class that is first by arrival or, under
+// slo-deadline, by its deadline, or before a turn of a more important class.
 func TestSaturationOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := rapid.IntRange(1, 3).Draw(rt, "limit")
-		w := newQueueWorld(rt, t, "llm-d-saturation", map[string]float64{"max_requests": float64(limit), "ttl_s": 0}, map[string]string{"detector": "concurrency"})
+		ordering := rapid.SampledFrom([]string{"fcfs", "slo-deadline"}).Draw(rt, "ordering")
+		w := newQueueWorld(rt, t, "llm-d-saturation", map[string]float64{"max_requests": float64(limit), "ttl_s": 0, "ttft_per_1k_prompt_s": .001},
+			map[string]string{"detector": "concurrency", "ordering": ordering})
+		// before tells whether b goes before a. A millisecond of budget for each 1,000 tokens is a step of the world.
+		before := func(b, a policies.AttemptID) bool {
+			dueA, dueB := int64(w.arrived[a]), int64(w.arrived[b])
+			if ordering == "slo-deadline" {
+				dueA, dueB = dueA+int64(w.tokens[a])*1000, dueB+int64(w.tokens[b])*1000
+			}
+			return w.class[b] < w.class[a] || w.class[b] == w.class[a] && (dueB < dueA || dueB == dueA && b < a)
+		}
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			went := w.step(policies.Second / 1000)
 			if len(w.running) > 2*limit {
@@ -88,8 +103,8 @@ func TestSaturationOrder(t *testing.T) {
 			}
 			for _, a := range went {
 				for _, b := range w.waiting {
-					// A turn that came after a's cycle may wait; it is a later attempt.
-					if b < a && w.class[b] >= w.class[a] {
+					// A turn that came after a's cycle may wait; it is a later attempt of this moment.
+					if (b < a || w.arrived[b] < w.now) && before(b, a) {
 						rt.Fatalf("%d of class %d went, %d of class %d waits", a, w.class[a], b, w.class[b])
 					}
 				}
