@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/sluice-sim/sluice/policies"
@@ -71,5 +72,21 @@ func TestBeladyBeatsTheRest(t *testing.T) {
 	}
 	if hit["belady"] < hit["none"]+0.01 {
 		t.Errorf("hit rates %v: nothing to gain in this world, so nothing is tested", hit)
+	}
+}
+
+// TestPinsThatNeverEndHoldAGate has a session gate wait for usage to fall below its mark while the clairvoyant retention keeps
+// every thread's content and no engine needs room: the run ends with an error that says so.
+func TestPinsThatNeverEndHoldAGate(t *testing.T) {
+	tr := traces.DropOverContext(generated(t, "claude-code", map[string]float64{"sessions": 12, "subagents": 0}), 60_000)
+	c := world(t, tr, "session", "sticky")
+	c.GateParams = c.Gate.Resolve(policies.Params{"high_watermark": {Number: 0.05}, "hit_threshold": {Number: 1}, "wait_poll_s": {Number: 600}})
+	c.Signals.ScrapePS = seconds(3600)
+	c.KVBlocks, c.Replicas = 8000, 1
+	c.Arrivals = Arrivals{Process: Burst}
+	withRetention(t, c, "belady", nil)
+	_, err := Run(t.Context(), c, &rows{})
+	if err == nil || !strings.Contains(err.Error(), "pins that do not end") {
+		t.Fatalf("%v", err)
 	}
 }

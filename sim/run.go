@@ -156,7 +156,7 @@ func (r *run) loop(ctx context.Context) error {
 		}
 		r.now = r.agenda.heap[0].at
 		if r.now > maxRunPS {
-			return fmt.Errorf("the run passed 100 days of simulated time with %s: the load is far beyond what the cluster serves, or arrivals are spread too thin", r.standing())
+			return fmt.Errorf("the run passed 100 days of simulated time with %s: the load is far beyond what the cluster serves, arrivals are spread too thin, or pins that do not end keep usage above what the gate waits for", r.standing())
 		}
 		r.instant()
 		if r.err != nil {

@@ -190,7 +190,11 @@ func randomWorld(t *testing.T, rt *rapid.T) *Config {
 	randomFaults(rt, c)
 	c.Signals.KVEventDelayPS = int64(rapid.SampledFrom([]float64{0, 2e11}).Draw(rt, "kv delay"))
 	if rapid.IntRange(0, 2).Draw(rt, "pins") == 0 {
-		withRetention(t, c, rapid.SampledFrom([]string{"ttl", "continuum", "belady"}).Draw(rt, "retention"), policies.Params{
+		kinds := []string{"ttl", "continuum", "belady"}
+		if c.Gate.Signals(c.GateParams)&policies.NeedsSamples != 0 {
+			kinds = kinds[:2] // see TestPinsThatNeverEndHoldAGate
+		}
+		withRetention(t, c, rapid.SampledFrom(kinds).Draw(rt, "retention"), policies.Params{
 			"ttl_s": {Number: rapid.SampledFrom([]float64{0.5, 5, 500}).Draw(rt, "ttl")},
 		})
 	}

@@ -14,7 +14,7 @@ func Belady() policies.Declaration {
 		Doc:     "A yardstick, not a policy: keeps the content of every live thread and, where an engine needs room, gives up the thread whose next turn arrives last, by exact knowledge that only a simulator has. It is greedy, so that a policy can beat it by a little in a closed loop.",
 		Source:  "Belady's rule; spec: papers 10",
 		Needs:   policies.NeedsOracle,
-		Missing: "It cannot be had outside a simulator: it needs the next use of everything, and an engine that can pin.",
+		Missing: "It cannot be had outside a simulator: it needs the next use of everything, and an engine that can pin. Its pins do not end by themselves: a gate that waits for usage to fall can wait for ever.",
 		NewRetention: func(policies.Env, policies.Params) policies.Retention {
 			return belady{}
 		},
