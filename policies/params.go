@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+
+	"github.com/sluice-sim/sluice/nearest"
 )
 
 // Knob is the declaration of the knob called name; ok is false if there is none.
@@ -99,7 +101,7 @@ func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
 // Suggestion is the end of an error about an unknown name: the nearest known one, or else all of them.
 func Suggestion(name string, known []string) string {
-	if near := Nearest(name, known); near != "" {
+	if near := nearest.Name(name, known); near != "" {
 		return "; did you mean " + strconv.Quote(near) + "?"
 	}
 	s := "; there are"
@@ -113,39 +115,6 @@ func Suggestion(name string, known []string) string {
 		s += " " + k
 	}
 	return s
-}
-
-// Nearest is the name of known that is the fewest edits away from name, the first on a tie; "" if none is within a third
-// of name's length plus one.
-func Nearest(name string, known []string) string {
-	best, least := "", len(name)/3+2
-	for _, k := range known {
-		if n := edits(name, k); n < least {
-			best, least = k, n
-		}
-	}
-	return best
-}
-
-// edits is the Levenshtein distance in bytes.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // sortedNames lists the names of p in alphabetical order.

@@ -3,6 +3,7 @@ package scenarios
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,6 +38,9 @@ func (g *setting) problem(s *Scenario, message string) *Problem {
 // Load reads and checks a scenario file. The error is Problems when the file could be read.
 func Load(path string) (*Scenario, error) {
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: found no such file, expected a scenario; `sluice scenarios` lists those that need no file", path)
+	}
 	if err != nil {
 		return nil, err
 	}

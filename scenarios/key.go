@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/sluice-sim/sluice/nearest"
 	"github.com/sluice-sim/sluice/policies"
 )
 
@@ -99,7 +100,7 @@ func (k *key) decode(text string) (value, string) {
 				return value{text: e}, ""
 			}
 		}
-		if near := Nearest(text, k.enum); near != "" {
+		if near := nearest.Name(text, k.enum); near != "" {
 			return value{}, fmt.Sprintf("%q is unknown; did you mean %s?", clip(text), near)
 		}
 		return value{}, fmt.Sprintf("%q is not one of %s", clip(text), strings.Join(k.enum, ", "))
@@ -210,7 +211,7 @@ func clip(text string) string {
 }
 
 func didYouMean(name string, candidates []string) string {
-	if n := Nearest(name, candidates); n != "" {
+	if n := nearest.Name(name, candidates); n != "" {
 		return "; did you mean " + n + "?"
 	}
 	return ""

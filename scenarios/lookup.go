@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/sluice-sim/sluice/nearest"
 )
 
 // pathKind is what a path names.
@@ -116,7 +118,7 @@ func unknownKey(path string) string {
 	if lookup(parent) != isSection && parent != "" {
 		return "unknown key" + didYouMean(path, allPaths().leaves)
 	}
-	if n := Nearest(name, children(parent)); n != "" {
+	if n := nearest.Name(name, children(parent)); n != "" {
 		return "unknown key; did you mean " + join(parent, n) + "?"
 	}
 	for _, p := range allPaths().leaves {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sluice-sim/sluice/nearest"
 )
 
 // KnobKind is the type of a knob's value.
@@ -105,7 +107,7 @@ func resolve(p Preset, params Params) (Params, error) {
 func unknownName(what, name string, names []string) error {
 	best, bestDistance := "", len(name)/2+1
 	for _, n := range names {
-		d := editDistance(name, n)
+		d := nearest.Distance(name, n)
 		if name != "" && strings.HasPrefix(n, name) {
 			d = 1
 		}
@@ -118,25 +120,4 @@ func unknownName(what, name string, names []string) error {
 		hint = fmt.Sprintf(" (did you mean %s?)", best)
 	}
 	return fmt.Errorf("unknown %s %q%s: expected one of %s", what, name, hint, strings.Join(names, ", "))
-}
-
-// editDistance is the Levenshtein distance in bytes.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substitute := diagonal
-			if a[i] != b[j] {
-				substitute++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitute, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

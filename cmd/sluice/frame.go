@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-sim/sluice/nearest"
 	"github.com/sluice-sim/sluice/scenarios"
 	"github.com/sluice-sim/sluice/traces"
 )
@@ -105,7 +106,7 @@ func group(cmd *cobra.Command) {
 			names = append(names, c.Name())
 		}
 		message := fmt.Sprintf("unknown command %q", args[0])
-		if near := scenarios.Nearest(args[0], names); near != "" {
+		if near := nearest.Name(args[0], names); near != "" {
 			message += "; did you mean " + near + "?"
 		}
 		return usage(cmd, message)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-sim/sluice/nearest"
 	"github.com/sluice-sim/sluice/scenarios"
 )
 
@@ -72,7 +73,7 @@ func readScenario(stdin io.Reader, name string) (*scenarios.Scenario, error) {
 func unknownScenario(name string) error {
 	all := scenarios.Bundled()
 	text := fmt.Sprintf("no file and no bundled scenario %q", name)
-	if near := scenarios.Nearest(name, all); near != "" {
+	if near := nearest.Name(name, all); near != "" {
 		return fmt.Errorf("%s; did you mean %s?", text, near)
 	}
 	return fmt.Errorf("%s; bundled are %s", text, strings.Join(all, ", "))

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-sim/sluice/nearest"
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/policies/catalog"
-	"github.com/sluice-sim/sluice/scenarios"
 )
 
 func policiesCommand() *cobra.Command {
@@ -66,7 +66,7 @@ func onePolicy(cmd *cobra.Command, out *outputFlags, name string) error {
 	d, kind, ok := findPolicy(name)
 	if !ok {
 		message := fmt.Sprintf("no policy %q", name)
-		if near := scenarios.Nearest(name, policyNames()); near != "" {
+		if near := nearest.Name(name, policyNames()); near != "" {
 			return usage(cmd, message+"; did you mean "+near+"?")
 		}
 		return usage(cmd, message+"; there are "+strings.Join(policyNames(), ", "))

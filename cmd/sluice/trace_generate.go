@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-sim/sluice/scenarios"
+	"github.com/sluice-sim/sluice/nearest"
 	"github.com/sluice-sim/sluice/traces"
 )
 
@@ -120,7 +120,7 @@ func presetParams(p traces.Preset, sets []string) (traces.Params, error) {
 			params[name] = v
 		}
 		if !known {
-			near := scenarios.Nearest(name, names)
+			near := nearest.Name(name, names)
 			if near != "" {
 				near = "; did you mean " + near + "?"
 			}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/sluice-sim/sluice/nearest"
 )
 
 //go:embed cards/models.json
@@ -175,7 +177,7 @@ func unknownName(what, name string, names [][]string) error {
 		best := -1
 		for _, alias := range list {
 			a := plain(alias)
-			d := editDistance(wanted, a)
+			d := nearest.Distance(wanted, a)
 			part := len(wanted) >= 3 && (strings.Contains(a, wanted) || strings.Contains(wanted, a))
 			part = part || len(wanted) >= family && strings.HasPrefix(a, wanted[:family])
 			if (part || d <= max(1, len(wanted)/4)) && (best < 0 || d < best) {
@@ -195,26 +197,4 @@ func unknownName(what, name string, names [][]string) error {
 		cards = append(cards, f.card)
 	}
 	return fmt.Errorf("unknown %s %q: did you mean %s?", what, name, strings.Join(cards, " or "))
-}
-
-// editDistance is the number of insertions, deletions and replacements that
-// turn a into b (Levenshtein).
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := diagonal
-			if a[i] != b[j] {
-				replace++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
