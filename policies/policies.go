@@ -193,6 +193,7 @@ const (
 	Saturated                // held: the pool is saturated
 	QueueFull                // rejected: too many wait
 	WaitedTooLong            // rejected: it waited as long as a turn may
+	Shed                     // rejected: its class is refused while the load is high
 	NoReplicaUp              // held or rejected: nothing can take it
 	SupersededAttempt        // aborted: a newer attempt of the same thread arrived
 	ClientLeft               // aborted: the client gave up
@@ -216,7 +217,7 @@ const (
 var reasonNames = [numReasons]string{
 	"", "ungated", "open", "reserved_session", "resident_prefix", "probe_unavailable", "slot_free", "slot_owned",
 	"under_pressure", "behind_waiter", "no_slot", "fits", "active_program", "resumed", "forced", "paused", "no_room",
-	"saturated", "queue_full", "waited_too_long", "no_replica_up", "superseded", "client_left",
+	"saturated", "queue_full", "waited_too_long", "shed", "no_replica_up", "superseded", "client_left",
 	"in_turn", "placed_by_gate", "least_loaded", "affinity", "first_placement", "home_lost", "best_score", "sampled", "home_hit", "spilled",
 	"predicted", "load_bound", "imbalanced", "hotspot",
 }

@@ -79,6 +79,7 @@ func (c *Controller) arrive() bool {
 		return false // twice in one Step
 	}
 	c.newSeen = max(c.newSeen, t.Attempt)
+	c.view.renew(t)
 	c.fact.Attempt, c.fact.Thread, c.fact.Session = t.Attempt, t.Thread, t.Session
 	c.arrivals = append(c.arrivals, c.view.waiters.add(t))
 	return true

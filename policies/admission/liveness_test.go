@@ -40,6 +40,7 @@ func TestEveryTurnFinishes(t *testing.T) {
 					p["fairness"] = policies.Value{Text: rapid.SampledFrom([]string{"global-strict", "program-aware"}).Draw(t, "fairness")}
 					p["max_requests"] = policies.Value{Number: float64(rapid.IntRange(1, 2).Draw(t, "requests"))}
 					p["max_queued"] = policies.Value{Number: float64(rapid.IntRange(1, 3).Draw(t, "queued"))}
+					p["ceilings"] = policies.Value{Text: rapid.SampledFrom([]string{"static", "priority-holdback", "soft-reflective"}).Draw(t, "ceilings")}
 					p["ttl_s"] = policies.Value{Number: float64(rapid.IntRange(0, 4).Draw(t, "ttl"))}
 				case "concur":
 					p["initial_window"] = policies.Value{Number: float64(rapid.IntRange(1, 4).Draw(t, "window"))}

@@ -6,112 +6,93 @@ import (
 	"github.com/sluice-sim/sluice/policies"
 )
 
-// Reads the saturation of the pool, from samples or from its own count of leases. Keeps a queue for each band and, for
-// program-aware fairness, for each session, and what service each session had. Ties: earlier arrival within a queue, lower
-// session under program-aware.
-// Source: llm-d/llm-d-router, pkg/epp/flowcontrol and saturationdetector; spec: policies 3.5.
+// Reads the saturation of the pool, from samples or from its own count of leases, in tokens of what KV events say is not
+// cached. Keeps a queue for each band and, for program-aware fairness, for each session, what service each session had, and
+// for the reflective ceilings how many cycles found a band too saturated. Ties: earlier arrival within a queue, lower session
+// under program-aware.
+// Source: llm-d/llm-d-router, pkg/epp/flowcontrol, .../plugins/flowcontrol and .../requestcontrol/admitter; spec: policies 3.5.
 //
 // A band is a service class, the smaller first: class 0 is the most important of a scenario. (The original has priorities,
-// the larger first.) A cycle lets at most one turn go: if the
-// saturation is at the ceiling none; else the first of the first band that has any, whatever waits behind. The original
-// runs a cycle every millisecond and whenever a turn is queued. A cycle that finds the pool saturated, or nothing queued,
-// does nothing, so this one runs a cycle when a turn is queued, when a sample, an end of a turn or a change of replicas
-// may have ended the saturation, and 1 ms after a cycle that let a turn go. Only that a cycle falls on a multiple of 1 ms is lost.
+// the larger first, and sheds those below 0; class c is taken to be priority -c. The band of class 0 is always there.) A
+// cycle lets at most one turn go. It goes through the bands, that of the smallest class first: if the saturation is at a
+// band's ceiling it ends, whatever waits in that band or behind; else the first turn of the band goes if there is any. The
+// original runs a cycle every millisecond and whenever a turn is queued. A cycle that finds the pool saturated, or nothing
+// queued, does nothing, so this one runs a cycle when a turn is queued, when a sample, an end of a turn or a change of
+// replicas may have ended the saturation, when a ceiling opens, and 1 ms after a cycle that let a turn go. Only that a cycle
+// falls on a multiple of 1 ms is lost, and not with reflective ceilings, which count the cycles.
 //
 // Detectors. utilization: the mean over the replicas that are up of max(waiting/queue_depth, usage/kv_usage); a replica
 // whose last sample is older than stale_s, or has not both figures, counts 1; so does an empty pool. concurrency: turns in
-// flight over max_requests for each replica that is up, tokens of their prompts over max_tokens, or the larger of both.
+// flight over max_requests for each replica that is up, the uncached tokens of their prompts before the first token over
+// max_tokens, or the larger of both.
+//
+// Ceilings, for band i of N. static: the same for each. priority-holdback: ceiling - i (ceiling - min_ceiling)/(N-1).
+// soft-reflective: 1 while the saturation s is below 1 - i s/(N-1), else 1 in every round(s/(1-s))th cycle and 0 in the
+// others; 1 for the first band.
 //
 // program-aware is least attained service: the session with the largest 0.8(1-service) + 0.2 wait goes first, where service
 // and the wait of the session's first turn are scaled to 0..1 over the sessions with a turn queued in the band. Service grows by
 // prompt + 2 x output tokens with each turn and halves every minute. (The original forgets an idle session after an hour,
-// when 60 halvings have left nothing.)
+// when 60 halvings have left nothing, and its queue after 5 minutes, which is empty then.)
 //
 // Ordering is within a queue. slo-deadline: the turn whose first token is due earliest goes first; it is due at its arrival
 // plus ttft_s plus ttft_per_1k_prompt_s for each 1,000 tokens of its prompt; ties in order of arrival. (In the original the
 // client names the budget in a header of the request.)
 //
-// Not built: other ceilings than a constant, limits in bytes, ordering by time limits (EDF), eviction of what runs or waits.
+// A turn that waited ttl_s is refused at that moment, but it fills its queue until the next scan for what has left, as does
+// one whose client left. A turn that finds a limit reached is refused; nothing that waits gives way to it.
 
 // LLMDSaturation declares llm-d's flow control.
 func LLMDSaturation() policies.Declaration {
 	return policies.Declaration{
 		Name: "llm-d-saturation",
 		Doc: "Queues turns by service class while the pool is saturated and lets them go one by one while it is not, strictly by class; " +
-			"within a class in order of arrival, by deadlines of the first token or by least attained service. Turns that wait too long, or find too many waiting, are refused.",
-		Source: "llm-d/llm-d-router, pkg/epp/flowcontrol, pkg/epp/framework/plugins/flowcontrol; spec: policies 3.5",
-		Needs:  policies.NeedsSamples,
-		Missing: "Detector utilization counts a replica without a fresh sample of both figures as saturated, as the original does, so without samples every turn waits for its time limit. " +
-			"Detector concurrency reads no signal. " +
-			"Of llm-d's flow control these are not built: ceilings other than a constant (each class has the same), limits in bytes, ordering by time limits (EDF), and eviction of turns that run or wait for those of a more important class.",
+			"within a class in order of arrival, by deadlines of the first token or by least attained service. Turns that wait too long, or find too many turns or bytes waiting, are refused; " +
+			"with other knobs those of classes above 0 are refused on arrival.",
+		Source:    "llm-d/llm-d-router, pkg/epp/flowcontrol, pkg/epp/framework/plugins/flowcontrol and requestcontrol/admitter; spec: policies 3.5",
+		Needs:     policies.NeedsSamples | policies.NeedsKVEvents,
+		NeedsWith: saturationSignals,
+		Missing: "Detector utilization counts a replica without a fresh sample of both figures as saturated, as the original does, so without samples every turn waits for its time limit; " +
+			"the probabilistic admitter counts it so too. Detector concurrency reads no samples; its tokens, without KV events, are those that the thread's last turn did not leave where it went. " +
+			"Class c stands for llm-d's priority -c. The size of a request is not known: it is estimated as bytes_per_token for each token of its prompt. " +
+			"These have no counterpart here. Eviction of running turns for those of a more important class (off by default in llm-d): a gate has no command that ends a lease. " +
+			"Ordering by time limits (EDF): turns carry no limit of their own, so it would be fcfs. The latency-slo admitter: it asks llm-d's trained latency predictor. " +
+			"Saturation of prefill and decode pools apart: there is one pool.",
 		Knobs:   saturationKnobs(),
 		NewGate: newSaturation,
 	}
 }
 
-func saturationKnobs() []policies.Knob {
-	return []policies.Knob{
-		{Name: "detector", Kind: policies.EnumKnob, Default: policies.Value{Text: "utilization"}, Enum: []string{"utilization", "concurrency"},
-			Doc: "how saturation is measured"},
-		{Name: "queue_depth", Kind: policies.FloatKnob, Default: policies.Value{Number: 5}, Min: .001, Max: 1e6, Unit: "turns",
-			Doc: "utilization: waiting turns of a saturated replica"},
-		{Name: "kv_usage", Kind: policies.FloatKnob, Default: policies.Value{Number: .8}, Min: .001, Max: 10, Unit: "fraction",
-			Doc: "utilization: KV usage of a saturated replica"},
-		{Name: "stale_s", Kind: policies.FloatKnob, Default: policies.Value{Number: .2}, Min: 0, Max: 1e6, Unit: "s",
-			Doc: "utilization: an older sample counts as saturated"},
-		{Name: "mode", Kind: policies.EnumKnob, Default: policies.Value{Text: "requests"}, Enum: []string{"requests", "tokens", "hybrid"},
-			Doc: "concurrency: what is counted"},
-		{Name: "max_requests", Kind: policies.IntKnob, Default: policies.Value{Number: 100}, Min: 1, Max: 1e6, Unit: "turns",
-			Doc: "concurrency: turns in flight of a saturated replica"},
-		{Name: "max_tokens", Kind: policies.IntKnob, Default: policies.Value{Number: 1e6}, Min: 1, Max: 1e12, Unit: "tokens",
-			Doc: "concurrency: prompt tokens in flight of a saturated replica"},
-		{Name: "ceiling", Kind: policies.FloatKnob, Default: policies.Value{Number: 1}, Min: 0, Max: 1e6, Unit: "fraction",
-			Doc: "saturation from which no turn goes, inclusive"},
-		{Name: "fairness", Kind: policies.EnumKnob, Default: policies.Value{Text: globalStrict}, Enum: []string{globalStrict, programAware},
-			Doc: "whose turn is next within a class: anyone's, or that of the session with the least attained service"},
-		{Name: "ordering", Kind: policies.EnumKnob, Default: policies.Value{Text: fcfs}, Enum: []string{fcfs, sloDeadline},
-			Doc: "which of these turns is next: the first to arrive, or the one whose first token is due first"},
-		{Name: "ttft_s", Kind: policies.FloatKnob, Default: policies.Value{Number: 1}, Min: 0, Max: 1e6, Unit: "s",
-			Doc: "slo-deadline: from arrival to when the first token is due"},
-		{Name: "ttft_per_1k_prompt_s", Kind: policies.FloatKnob, Default: policies.Value{Number: .0625}, Min: 0, Max: 1000, Unit: "s",
-			Doc: "slo-deadline: added to it for every 1,000 prompt tokens"},
-		{Name: "ttl_s", Kind: policies.FloatKnob, Default: policies.Value{Number: 60}, Min: 0, Max: 1e6, Unit: "s",
-			Doc: "a turn that has waited so long is refused; 0 for never"},
-		{Name: "max_queued", Kind: policies.IntKnob, Default: policies.Value{Number: 5000}, Min: 1, Max: 1e6, Unit: "turns",
-			Doc: "turns that may wait in a class; more are refused"},
-		{Name: "retry_after_s", Kind: policies.FloatKnob, Default: policies.Value{Number: 1}, Min: 0, Max: 1e6, Unit: "s",
-			Doc: "when a refused turn may come again"},
+// saturationSignals is what is read with the knobs p.
+func saturationSignals(p policies.Params) policies.Signals {
+	needs := policies.Signals(0)
+	if p["detector"].Text == detectUtilization || p["probabilistic_admitter"].Bool {
+		needs |= policies.NeedsSamples
 	}
+	if p["detector"].Text == detectConcurrency && p["mode"].Text != countRequests {
+		needs |= policies.NeedsKVEvents
+	}
+	return needs
 }
 
-const (
-	globalStrict = "global-strict"
-	programAware = "program-aware"
+// cycleTime is the time between two cycles of the original.
+const cycleTime = policies.Second / 1000
 
-	fcfs        = "fcfs"
-	sloDeadline = "slo-deadline"
-
-	// cycleTime is the time between two cycles of the original.
-	cycleTime = policies.Second / 1000
-)
-
-func newSaturation(_ policies.Env, p policies.Params) policies.Gate {
+func newSaturation(e policies.Env, p policies.Params) policies.Gate {
 	g := &saturation{
-		detector: detector{
-			utilization: p["detector"].Text == "utilization", queueDepth: p["queue_depth"].Number, kvUsage: p["kv_usage"].Number,
-			stale: seconds(p["stale_s"].Number), requests: p["max_requests"].Number, tokens: p["max_tokens"].Number,
+		detector: newDetector(p),
+		shedding: shedding{flowControl: p["flow_control"].Bool, probabilistic: p["probabilistic_admitter"].Bool, factor: p["shed_factor"].Number, seed: e.Seed},
+		ceilings: ceilings{kind: p["ceilings"].Text, max: p["ceiling"].Number, min: p["min_ceiling"].Number},
+		limits: queueLimits{
+			turns: int64(p["max_queued"].Number), bytes: int64(p["max_queued_bytes"].Number), totalTurns: int64(p["total_queued"].Number),
+			totalBytes: int64(p["total_queued_bytes"].Number), bytesPerToken: p["bytes_per_token"].Number, scan: seconds(p["expiry_scan_s"].Number),
 		},
-		ceiling: p["ceiling"].Number, byProgram: p["fairness"].Text == programAware,
+		byProgram:  p["fairness"].Text == programAware,
 		byDeadline: p["ordering"].Text == sloDeadline, ttft: p["ttft_s"].Number, ttftPer1k: p["ttft_per_1k_prompt_s"].Number,
-		ttl: seconds(p["ttl_s"].Number), limit: int(p["max_queued"].Number), retryAfter: seconds(p["retry_after_s"].Number),
-		turns: make(map[policies.AttemptID]queuedTurn), lastCycle: -cycleTime,
+		ttl: seconds(p["ttl_s"].Number), retryAfter: seconds(p["retry_after_s"].Number),
+		turns: make(map[policies.AttemptID]queuedTurn), lastCycle: -cycleTime, reopens: policies.Never,
 	}
-	switch p["mode"].Text {
-	case "requests":
-		g.detector.tokens = 0
-	case "tokens":
-		g.detector.requests = 0
-	}
+	g.bandOf(0)
 	return g
 }
 
@@ -142,21 +123,22 @@ type flow struct {
 
 // band is the turns of one class.
 type band struct {
-	class  int32
-	count  int
-	flows  []flow
-	active []int32 // flows that may have a turn queued, in no particular order
+	class   int32
+	backlog backlog
+	flows   []flow
+	active  []int32 // flows that may have a turn queued, in no particular order
 }
 
 type saturation struct {
 	detector   detector
-	ceiling    float64
+	shedding   shedding
+	ceilings   ceilings
+	limits     queueLimits
 	byProgram  bool
 	byDeadline bool
 	ttft       float64 // s
 	ttftPer1k  float64 // s
 	ttl        policies.Time
-	limit      int
 	retryAfter policies.Time
 
 	bands   []band // by the order in which their classes came
@@ -164,9 +146,10 @@ type saturation struct {
 	turns   map[policies.AttemptID]queuedTurn
 	service []service // by session
 
-	count     int           // turns queued in all bands
+	all       backlog       // of all bands
 	lastCycle policies.Time // that let a turn go
 	look      bool          // a cycle may let a turn go
+	reopens   policies.Time // when a ceiling that held turns opens
 }
 
 func (g *saturation) Observe(now policies.Time, v *policies.View, f *policies.Fact) {
@@ -176,19 +159,21 @@ func (g *saturation) Observe(now policies.Time, v *policies.View, f *policies.Fa
 		if g.byProgram {
 			g.serviceOf(f.Session).add(now, float64(v.History(f.Thread))+float64(f.OutputTokens))
 		}
+	case policies.FirstToken:
+		g.look = g.look || g.detector.tokens > 0
 	case policies.Failed, policies.MetricsSampled, policies.ReplicaUp, policies.ReplicaDown, policies.ReplicaDraining:
 		g.look = true
 	case policies.ClientGone, policies.AttemptSuperseded:
-		g.leave(f.Attempt)
+		g.leave(now, f.Attempt)
 	case policies.Woke:
 		if g.NextWake() <= now {
-			g.cycle(now, v)
+			g.cycle(now, v, false)
 		}
 	}
 }
 
-// leave forgets a turn; its place in the queue is skipped later.
-func (g *saturation) leave(a policies.AttemptID) {
+// leave forgets a turn that does not go; its place in the queue is skipped later.
+func (g *saturation) leave(now policies.Time, a policies.AttemptID) {
 	t, ok := g.turns[a]
 	if !ok {
 		return
@@ -199,19 +184,26 @@ func (g *saturation) leave(a policies.AttemptID) {
 		g.look = true
 		return
 	}
-	g.bands[t.band].count--
-	g.count--
+	bytes := g.limits.size(t.tokens)
+	g.limits.lose(now, &g.bands[t.band].backlog, bytes)
+	g.limits.lose(now, &g.all, bytes)
 }
 
 func (g *saturation) Admit(now policies.Time, v *policies.View, t *policies.Turn, _ *policies.Probes) policies.Verdict {
 	x, ok := g.turns[t.Attempt]
 	if !ok {
+		if g.shedding.refuses(now, v, &g.detector, t) {
+			return policies.Verdict{Kind: policies.VerdictReject, Reason: policies.Shed, RetryAfter: g.retryAfter}
+		}
+		if !g.shedding.flowControl {
+			return policies.Verdict{Kind: policies.VerdictAdmit, Reason: policies.Ungated}
+		}
 		b := g.bandOf(t.Class)
-		if g.bands[b].count >= g.limit {
+		if g.limits.full(now, &g.bands[b].backlog, &g.all, g.limits.size(t.Prompt.Tokens)) {
 			return policies.Verdict{Kind: policies.VerdictReject, Reason: policies.QueueFull, RetryAfter: g.retryAfter}
 		}
 		g.enqueue(now, b, t)
-		g.cycle(now, v)
+		g.cycle(now, v, true)
 		x = g.turns[t.Attempt]
 	}
 	deadline := policies.Never
@@ -220,10 +212,10 @@ func (g *saturation) Admit(now policies.Time, v *policies.View, t *policies.Turn
 	}
 	switch {
 	case x.granted:
-		g.leave(t.Attempt)
+		g.leave(now, t.Attempt)
 		return policies.Verdict{Kind: policies.VerdictAdmit, Reason: policies.Open}
 	case deadline <= now:
-		g.leave(t.Attempt)
+		g.leave(now, t.Attempt)
 		return policies.Verdict{Kind: policies.VerdictReject, Reason: policies.WaitedTooLong, RetryAfter: g.retryAfter}
 	}
 	return policies.Verdict{Kind: policies.VerdictHold, Reason: policies.Saturated, Until: deadline, WakeOn: policies.WakeKey(t.Attempt)}
@@ -259,8 +251,9 @@ func (g *saturation) enqueue(now policies.Time, b int32, t *policies.Turn) {
 		d.active = append(d.active, x.flow)
 	}
 	g.turns[t.Attempt] = x
-	d.count++
-	g.count++
+	bytes := g.limits.size(x.tokens)
+	g.limits.add(&d.backlog, bytes)
+	g.limits.add(&g.all, bytes)
 }
 
 // due is what orders a turn of so many prompt tokens that arrives now.
@@ -271,33 +264,52 @@ func (g *saturation) due(now policies.Time, tokens int32) policies.Time {
 	return now + seconds(g.ttft+float64(g.ttftPer1k*float64(tokens)/1000))
 }
 
-// cycle lets at most one turn go.
-func (g *saturation) cycle(now policies.Time, v *policies.View) {
-	g.look = false
-	if g.count == 0 || g.detector.saturation(now, v) >= g.ceiling {
+// cycle lets at most one turn go; queued says that it is run for a turn that is queued.
+func (g *saturation) cycle(now policies.Time, v *policies.View, queued bool) {
+	if g.all.turns == 0 || !g.ceilings.due(now, queued) {
 		return
 	}
-	for _, i := range g.order {
-		if g.bands[i].count == 0 {
-			continue
+	g.look, g.reopens = false, policies.Never
+	s := g.detector.saturation(now, v)
+	g.ceilings.advance(now, s, len(g.order), queued)
+	for rank, i := range g.order {
+		if s >= g.ceilings.at(rank, len(g.order)) {
+			g.reopens = g.ceilings.opens()
+			return
 		}
-		a := g.first(now, &g.bands[i])
-		x := g.turns[a]
-		x.granted = true
-		g.turns[a] = x
-		g.bands[i].count--
-		g.count--
-		g.detector.grant(x.tokens)
-		g.lastCycle, g.look = now, true
-		v.Wake(policies.WakeKey(a), 1)
-		return
+		if b := &g.bands[i]; b.backlog.turns > 0 {
+			g.grant(now, v, b)
+			return
+		}
 	}
+}
+
+// grant lets the first turn of b go.
+func (g *saturation) grant(now policies.Time, v *policies.View, b *band) {
+	a := g.first(now, b)
+	x := g.turns[a]
+	x.granted = true
+	g.turns[a] = x
+	bytes := g.limits.size(x.tokens)
+	g.limits.take(&b.backlog, bytes)
+	g.limits.take(&g.all, bytes)
+	g.detector.grant(x.tokens)
+	g.lastCycle, g.look = now, true
+	v.Wake(policies.WakeKey(a), 1)
 }
 
 // NextWake is when the next cycle is due, if one may let a turn go.
 func (g *saturation) NextWake() policies.Time {
-	if !g.look || g.count == 0 {
+	if g.all.turns == 0 {
 		return policies.Never
 	}
-	return g.lastCycle + cycleTime
+	next := g.reopens
+	if g.look {
+		tick := g.lastCycle
+		if g.ceilings.kind == ceilingReflective {
+			tick = g.ceilings.tick
+		}
+		next = min(next, tick+cycleTime)
+	}
+	return next
 }

@@ -24,7 +24,7 @@ const probeTime = policies.Time(time.Millisecond)
 //	new gate=NAME [kv=TOKENS] [knob=value ...]   a new Controller with 2 replicas, at 0 s; kv is the capacity of each
 //	do                               one line for each act; the output is the commands, with their times in seconds
 //
-// Acts: arrive A thread=T [session=S] [tokens=N] [class=C], finish A [output=N], fail A, gone A, close T (the thread has
+// Acts: arrive A thread=T [session=S] [tokens=N] [class=C], first A (its first token), finish A [output=N], fail A, gone A, close T (the thread has
 // finished), end S (the session has), down R, up R, restart R, usage R U|unknown, hit T RATIO|unknown,
 // sample R [usage=U] [waiting=N] [query=N hit=N] (a scrape taken now), wait DURATION. Without session= the session is the
 // thread; a prompt has 1000 tokens, an output 10, unless said. Acts on one line, parted by ";", happen at one moment.
@@ -143,8 +143,8 @@ func (s *script) do(t *testing.T, line string) {
 			facts = append(facts, policies.Fact{Kind: policies.ThreadFinished, Thread: policies.ThreadID(arg(1)), Session: policies.SessionID(arg(1))})
 		case "end":
 			facts = append(facts, policies.Fact{Kind: policies.SessionFinished, Session: policies.SessionID(arg(1))})
-		case "finish", "fail", "gone":
-			kind := map[string]policies.FactKind{"finish": policies.Finished, "fail": policies.Failed, "gone": policies.ClientGone}[words[0]]
+		case "first", "finish", "fail", "gone":
+			kind := map[string]policies.FactKind{"first": policies.FirstToken, "finish": policies.Finished, "fail": policies.Failed, "gone": policies.ClientGone}[words[0]]
 			f := policies.Fact{Kind: kind, Attempt: policies.AttemptID(arg(1)), OutputTokens: 10}
 			if len(words) > 2 {
 				f.OutputTokens = int32(arg(2))

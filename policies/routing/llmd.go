@@ -141,7 +141,12 @@ func newLLMD(e policies.Env, p policies.Params) policies.Router {
 	return m
 }
 
-func (m *llmd) Observe(_ policies.Time, _ *policies.View, f *policies.Fact) { m.resident.observe(f) }
+func (m *llmd) Observe(_ policies.Time, _ *policies.View, f *policies.Fact) {
+	m.resident.observe(f)
+	if f.Kind == policies.SessionFinished {
+		m.sessions.forget(int32(f.Session))
+	}
+}
 
 func (m *llmd) Route(now policies.Time, v *policies.View, t *policies.Turn) (policies.ReplicaID, policies.Reason) {
 	to := m.Peek(now, v, t)

@@ -29,7 +29,7 @@ type sticky struct{ homes homes }
 func (*sticky) Observe(policies.Time, *policies.View, *policies.Fact) {}
 
 func (s *sticky) Route(_ policies.Time, v *policies.View, t *policies.Turn) (policies.ReplicaID, policies.Reason) {
-	home, known := s.homes.get(t.Thread)
+	home, known := s.homes.of(t)
 	if known && v.IsUp(home) {
 		s.homes.put(t.Thread, home)
 		return home, policies.Affinity
@@ -46,7 +46,7 @@ func (s *sticky) Route(_ policies.Time, v *policies.View, t *policies.Turn) (pol
 }
 
 func (s *sticky) Peek(_ policies.Time, v *policies.View, t *policies.Turn) policies.ReplicaID {
-	if home, ok := s.homes.get(t.Thread); ok && v.IsUp(home) {
+	if home, ok := s.homes.of(t); ok && v.IsUp(home) {
 		return home
 	}
 	return v.LeastInFlight()
@@ -67,6 +67,14 @@ type homeSlot struct {
 }
 
 func newHomes(capacity int) homes { return homes{capacity: capacity} }
+
+// of is where the thread of t is; nowhere if t opens it.
+func (h *homes) of(t *policies.Turn) (policies.ReplicaID, bool) {
+	if t.Opens() {
+		return policies.NoReplica, false
+	}
+	return h.get(t.Thread)
+}
 
 // get does not refresh.
 func (h *homes) get(t policies.ThreadID) (policies.ReplicaID, bool) {

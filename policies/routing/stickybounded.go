@@ -52,7 +52,7 @@ func (s *stickyBounded) Peek(now policies.Time, v *policies.View, t *policies.Tu
 }
 
 func (s *stickyBounded) choose(now policies.Time, v *policies.View, t *policies.Turn) (policies.ReplicaID, policies.Reason) {
-	home, known := s.homes.get(t.Thread)
+	home, known := s.homes.of(t)
 	switch {
 	case !known:
 		return s.cost.pick(now, v, t), policies.FirstPlacement

@@ -45,6 +45,7 @@ func (s *stickyLeastLoaded) Peek(now policies.Time, v *policies.View, t *policie
 
 func (s *stickyLeastLoaded) choose(now policies.Time, v *policies.View, t *policies.Turn) (policies.ReplicaID, policies.Reason) {
 	place, known := s.places.get(now, int32(t.Thread))
+	known = known && !t.Opens()
 	if known && v.IsUp(place) {
 		return place, policies.Affinity
 	}
@@ -79,6 +80,13 @@ func (p *places) get(now policies.Time, key int32) (policies.ReplicaID, bool) {
 		return policies.NoReplica, false
 	}
 	return p.of[key].replica, true
+}
+
+// forget drops the place of a key whose number may be given to another.
+func (p *places) forget(key int32) {
+	if int(key) < len(p.of) {
+		p.of[key] = place{}
+	}
 }
 
 func (p *places) put(now policies.Time, key int32, r policies.ReplicaID) {

@@ -30,6 +30,7 @@ var meaning = map[policies.Reason]string{
 	policies.Saturated:         "the pool is saturated",
 	policies.QueueFull:         "too many wait",
 	policies.WaitedTooLong:     "it waited as long as a turn may",
+	policies.Shed:              "its class is refused while the load is high",
 	policies.PlacedByGate:      "the gate had chosen the replica",
 	policies.LoadBound:         "away from its place, which is over its bound of load",
 	policies.Imbalanced:        "by load, since the loads are too far apart",
