@@ -343,7 +343,9 @@ func TestThreadRecord(t *testing.T) {
 		t.Errorf("last %d running %d", v.LastReplica(5), v.Running(5))
 	}
 	step(t, c, 2, nil, policies.Fact{Kind: policies.Finished, Attempt: 1, OutputTokens: 40})
-	step(t, c, 3, sent(2, 1, policies.Ungated), turn(2, 5))
+	second := turn(2, 5)
+	second.Turn.Number = 2
+	step(t, c, 3, sent(2, 1, policies.Ungated), second)
 	step(t, c, 4, nil, about(policies.Failed, 2)) // leaves the history as it was
 	if v.History(5) != 140 || v.FinishedTurns(5) != 1 || v.Running(5) != 0 {
 		t.Errorf("history %d finished %d running %d", v.History(5), v.FinishedTurns(5), v.Running(5))
