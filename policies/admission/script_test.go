@@ -36,6 +36,7 @@ type script struct {
 	hit     map[policies.ThreadID]string
 	threads map[policies.AttemptID]policies.ThreadID
 	prompts map[policies.AttemptID]int32
+	known   map[policies.ThreadID]bool // threads that have had a turn: the next is no first one
 	out     strings.Builder
 }
 
@@ -92,7 +93,8 @@ func (s *script) start(t *testing.T, d *datadriven.TestData) {
 	tree.Root()
 	*s = script{
 		c:   policies.NewController(policies.ControllerConfig{Tree: tree, Replicas: 2, Capabilities: []policies.Capability{kv, kv}, Gate: g, Router: r}),
-		hit: map[policies.ThreadID]string{}, threads: map[policies.AttemptID]policies.ThreadID{}, prompts: map[policies.AttemptID]int32{}, usage: [2]string{"0", "0"},
+		hit: map[policies.ThreadID]string{}, threads: map[policies.AttemptID]policies.ThreadID{}, prompts: map[policies.AttemptID]int32{},
+		known: map[policies.ThreadID]bool{}, usage: [2]string{"0", "0"},
 	}
 	s.step(policies.Fact{Kind: policies.ReplicaUp, Replica: 0}, policies.Fact{Kind: policies.ReplicaUp, Replica: 1})
 }
@@ -137,6 +139,10 @@ func (s *script) do(t *testing.T, line string) {
 				Attempt: policies.AttemptID(arg(1)), Thread: policies.ThreadID(thread), Session: policies.SessionID(named("session", thread)), Number: 1,
 				Prompt: prefix.Prefix{Tokens: int32(named("tokens", 1000))}, Class: int32(named("class", 0)),
 			}
+			if s.known[u.Thread] {
+				u.Number = 2
+			}
+			s.known[u.Thread] = true
 			s.threads[u.Attempt], s.prompts[u.Attempt] = u.Thread, u.Prompt.Tokens
 			facts = append(facts, policies.Fact{Kind: policies.TurnArrived, Turn: u})
 		case "close":

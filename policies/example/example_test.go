@@ -62,7 +62,7 @@ func TestFewestTokensByHand(t *testing.T) {
 	} {
 		attempt := policies.AttemptID(i + 1)
 		facts := append(step.before, policies.Fact{Kind: policies.TurnArrived, Turn: policies.Turn{
-			Attempt: attempt, Thread: step.thread, Session: policies.SessionID(step.thread), Number: 1,
+			Attempt: attempt, Thread: step.thread, Session: policies.SessionID(step.thread), Number: 1 + min(int32(i)/2, 1),
 			Prompt: prefix.Prefix{Stream: streams[step.thread], Tokens: step.tokens},
 		}})
 		found := false
