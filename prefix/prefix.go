@@ -2,10 +2,13 @@
 //
 // Content is a tree of streams. A stream is an append-only sequence of tokens that starts as a copy of its parent up to
 // a fork offset; a prompt is the first Tokens tokens of a stream. Two prompts share KV exactly as far as their paths in
-// the tree agree. Streams never split, so identifiers stay valid while the tree grows.
+// the tree agree. Streams never split, so identifiers stay valid while the tree grows. A driver that runs for ever releases
+// streams that nobody refers to; their slots are used again, with a new generation.
 //
 // The package imports nothing of ours. The driver owns the tree; everybody else only reads it.
 package prefix
+
+import "slices"
 
 // StreamID names a stream of a Tree; None is no stream.
 type StreamID int32
@@ -25,22 +28,26 @@ type Prefix struct {
 	Tokens int32
 }
 
-// Tree holds the streams of one run. The zero value is empty and ready to use.
+// Tree holds the streams of one run, or the live streams of a gateway. The zero value is empty and ready to use.
 type Tree struct {
 	streams []Stream
+
+	// Of slots that were released; all empty in a tree of which nothing was.
+	free        []StreamID
+	generations []uint32
+	reborn      []StreamID // slots that were used again, the last of reused
+	reused      uint64     // how often a slot was used again
 }
 
-// Len is the number of streams; identifiers are 0 to Len()-1 in order of creation.
+// Len is the number of slots of streams, released ones included; identifiers are 0 to Len()-1, in order of creation as long
+// as no stream was released.
 func (t *Tree) Len() int { return len(t.streams) }
 
 // Stream returns the stream with identifier s.
 func (t *Tree) Stream(s StreamID) Stream { return t.streams[s] }
 
 // Root adds a stream that shares nothing with any other.
-func (t *Tree) Root() StreamID {
-	t.streams = append(t.streams, Stream{Parent: None})
-	return StreamID(len(t.streams) - 1)
-}
+func (t *Tree) Root() StreamID { return t.add(Stream{Parent: None}) }
 
 // Fork adds a stream whose first p.Tokens tokens are those of p. The parent recorded is the stream that owns the last
 // shared token, so fork offsets strictly increase along every path; a fork at 0 is a root.
@@ -49,8 +56,7 @@ func (t *Tree) Fork(p Prefix) StreamID {
 	if p.Stream == None {
 		return t.Root()
 	}
-	t.streams = append(t.streams, Stream{Parent: p.Stream, ForkAt: p.Tokens})
-	return StreamID(len(t.streams) - 1)
+	return t.add(Stream{Parent: p.Stream, ForkAt: p.Tokens})
 }
 
 // Owner names the same tokens by the stream that owns the last of them; an empty prefix is owned by None.
@@ -123,5 +129,8 @@ func (t *Tree) Segments(p Prefix, blockTokens int32, dst []Segment) []Segment {
 
 // Clone returns a copy of the tree that grows apart from it.
 func (t *Tree) Clone() *Tree {
-	return &Tree{streams: append(make([]Stream, 0, len(t.streams)+64), t.streams...)}
+	return &Tree{
+		streams: append(make([]Stream, 0, len(t.streams)+64), t.streams...),
+		free:    slices.Clone(t.free), generations: slices.Clone(t.generations), reborn: slices.Clone(t.reborn), reused: t.reused,
+	}
 }
