@@ -7,7 +7,7 @@ import (
 
 // attempt is what the metrics need of a Turn, kept for every attempt until the run ends.
 type attempt struct {
-	session, thread, number                     int32
+	session, thread, number, class              int32
 	prompt, output, computed, ceiling, wasted   int32
 	hitGPU, hitCPU, hitGlobal, holds            int32
 	arrival, sent, scheduled, first, done, wait int64 // arrival of a last attempt is that of the turn's first attempt
@@ -47,7 +47,7 @@ func (c *Collector) Turn(t *Turn) error {
 	}
 	c.probes[0] += int64(t.UsageProbes)
 	c.probes[1] += int64(t.PrefixProbes)
-	c.attempts = append(c.attempts, attempt{session: t.Session, thread: t.Thread, number: t.Number,
+	c.attempts = append(c.attempts, attempt{session: t.Session, thread: t.Thread, number: t.Number, class: t.Class,
 		prompt: t.PromptTokens, output: t.OutputTokens, computed: t.ComputedTokens, ceiling: t.CeilingTokens,
 		wasted: t.WastedTokens, hitGPU: t.HitGPU, hitCPU: t.HitCPU, hitGlobal: t.HitGlobal, holds: t.GateHolds,
 		arrival: t.ArrivalPS, ownArrival: t.ArrivalPS, sent: t.SentPS, scheduled: t.ScheduledPS,
@@ -226,7 +226,9 @@ func (c *Collector) gate(totals *Totals) Gate {
 		}
 	}
 	g.WaitS = Seconds(sum)
-	g.MaxWait = nullable(longest, new(float64))
+	if longest != Missing {
+		g.MaxWait = some(Seconds(longest))
+	}
 	for i, reason := range c.reasons {
 		if reason == "" && len(waits[i]) == 0 { // turns that never arrived
 			continue

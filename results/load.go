@@ -21,6 +21,9 @@ const (
 	maxRows         = 50_000_000
 )
 
+// tableBatch is the number of rows read from a Parquet file at once.
+const tableBatch = 512
+
 // Run is a run's folder, complete on disk.
 type Run struct {
 	Dir     string

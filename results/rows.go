@@ -10,8 +10,8 @@ func Seconds(ps int64) float64 { return float64(ps) / 1e12 }
 
 // turnColumns is one row of turns.parquet. A nil pointer is a null. The doc tags are printed on the metrics page.
 type turnColumns struct {
-	Run            string   `parquet:"run,dict" doc:"name of the run"`
-	Arm            string   `parquet:"arm,dict" doc:"name of the arm"`
+	Run            string   `parquet:"run" doc:"name of the run"`
+	Arm            string   `parquet:"arm" doc:"name of the arm"`
 	Session        int32    `parquet:"session" doc:"session index of the trace"`
 	Thread         int32    `parquet:"thread" doc:"thread within the session, 0 is the root"`
 	Turn           int32    `parquet:"turn" doc:"turn number within the thread, from 1"`
@@ -48,15 +48,12 @@ type turnColumns struct {
 	ToolGap        *float64 `parquet:"tool_gap_s" doc:"from what triggered the turn to its arrival; null for the first turn of a session"`
 	IdleTTFT       *float64 `parquet:"idle_ttft_s" doc:"TTFT alone on an idle replica with a warm cache; null without an SLO"`
 	IdleTPOT       *float64 `parquet:"idle_tpot_s" doc:"TPOT likewise"`
-
-	slots    [11]float64
-	replicas [2]int32
 }
 
 // sessionColumns is one row of sessions.parquet.
 type sessionColumns struct {
-	Run               string   `parquet:"run,dict" doc:"name of the run"`
-	Arm               string   `parquet:"arm,dict" doc:"name of the arm"`
+	Run               string   `parquet:"run" doc:"name of the run"`
+	Arm               string   `parquet:"arm" doc:"name of the arm"`
 	Session           int32    `parquet:"session" doc:"session index of the trace"`
 	Name              string   `parquet:"session_name" doc:"name of the session in its source"`
 	Group             int32    `parquet:"group" doc:"group, -1 for none"`
@@ -71,14 +68,12 @@ type sessionColumns struct {
 	AttemptsPreempted int32    `parquet:"attempts_preempted" doc:"attempts that a newer attempt replaced at the gate"`
 	ReplicasUsed      int32    `parquet:"replicas_used" doc:"replicas that served it"`
 	Outcome           string   `parquet:"outcome" doc:"complete (every turn finished) or incomplete"`
-
-	slots [2]float64
 }
 
 // sampleColumns is one row of replicas.parquet.
 type sampleColumns struct {
-	Run            string  `parquet:"run,dict" doc:"name of the run"`
-	Arm            string  `parquet:"arm,dict" doc:"name of the arm"`
+	Run            string  `parquet:"run" doc:"name of the run"`
+	Arm            string  `parquet:"arm" doc:"name of the arm"`
 	Replica        int32   `parquet:"replica" doc:"replica index"`
 	T              float64 `parquet:"t_s" doc:"end of the interval; it starts at the end of the replica's former row, the first at 0"`
 	Running        int32   `parquet:"running" doc:"requests running at the end of the interval"`
@@ -120,62 +115,94 @@ func since(start, end int64) int64 {
 	return end - start
 }
 
-func nullable(ps int64, slot *float64) *float64 {
-	if ps == Missing {
-		return nil
-	}
-	*slot = Seconds(ps)
-	return slot
+// turn writes a row of turns.parquet, in the order of turnColumns.
+func (p *parquetFile) turn(run, arm string, t *Turn) error {
+	p.text(run)
+	p.text(arm)
+	p.int32(t.Session)
+	p.int32(t.Thread)
+	p.int32(t.Number)
+	p.int32(t.Attempt)
+	p.bool(t.Final)
+	p.int32(t.Class)
+	p.int32(t.Group)
+	p.index(t.Replica)
+	p.index(t.PrefillReplica)
+	p.time(t.ArrivalPS)
+	p.time(t.AdmittedPS)
+	p.time(t.SentPS)
+	p.time(t.ScheduledPS)
+	p.time(t.FirstTokenPS)
+	p.time(t.DonePS)
+	p.text(t.Outcome.String())
+	p.text(t.AdmitReason)
+	p.text(t.RouteReason)
+	p.time(t.GateWaitPS())
+	p.int32(t.PromptTokens)
+	p.int32(t.OutputTokens)
+	p.int32(t.HitGPU)
+	p.int32(t.HitCPU)
+	p.int32(t.HitGlobal)
+	p.int32(t.ComputedTokens)
+	p.int32(t.CeilingTokens)
+	p.int32(t.WastedTokens)
+	p.text(t.WasteCause.String())
+	p.int32(t.Preemptions)
+	p.int32(t.GateHolds)
+	p.int32(t.UsageProbes)
+	p.int32(t.PrefixProbes)
+	p.time(t.ITLMaxPS)
+	p.time(t.ToolGapPS)
+	p.time(t.IdleTTFTPS)
+	p.time(t.IdleTPOTPS)
+	return p.endRow()
 }
 
-func nullableReplica(replica int32, slot *int32) *int32 {
-	if replica < 0 {
-		return nil
-	}
-	*slot = replica
-	return slot
-}
-
-func (c *turnColumns) set(run, arm string, t *Turn) {
-	*c = turnColumns{Run: run, Arm: arm, Session: t.Session, Thread: t.Thread, Turn: t.Number, Attempt: t.Attempt,
-		Final: t.Final, Class: t.Class, Group: t.Group, Outcome: t.Outcome.String(), AdmitReason: t.AdmitReason,
-		RouteReason: t.RouteReason, PromptTokens: t.PromptTokens, OutputTokens: t.OutputTokens, HitGPU: t.HitGPU,
-		HitCPU: t.HitCPU, HitGlobal: t.HitGlobal, Computed: t.ComputedTokens, Ceiling: t.CeilingTokens,
-		Wasted: t.WastedTokens, WasteCause: t.WasteCause.String(), Preemptions: t.Preemptions, GateHolds: t.GateHolds,
-		UsageProbes: t.UsageProbes, PrefixProbes: t.PrefixProbes}
-	c.Replica = nullableReplica(t.Replica, &c.replicas[0])
-	c.PrefillReplica = nullableReplica(t.PrefillReplica, &c.replicas[1])
-	c.Arrival = nullable(t.ArrivalPS, &c.slots[0])
-	c.Admitted = nullable(t.AdmittedPS, &c.slots[1])
-	c.Sent = nullable(t.SentPS, &c.slots[2])
-	c.Scheduled = nullable(t.ScheduledPS, &c.slots[3])
-	c.FirstToken = nullable(t.FirstTokenPS, &c.slots[4])
-	c.Done = nullable(t.DonePS, &c.slots[5])
-	c.GateWait = nullable(t.GateWaitPS(), &c.slots[6])
-	c.ITLMax = nullable(t.ITLMaxPS, &c.slots[7])
-	c.ToolGap = nullable(t.ToolGapPS, &c.slots[8])
-	c.IdleTTFT = nullable(t.IdleTTFTPS, &c.slots[9])
-	c.IdleTPOT = nullable(t.IdleTPOTPS, &c.slots[10])
-}
-
-func (c *sessionColumns) set(run, arm string, s *Session) {
-	*c = sessionColumns{Run: run, Arm: arm, Session: s.Session, Name: s.Name, Group: s.Group, Turns: s.Turns,
-		FinishedTurns: s.FinishedTurns, PromptTokens: s.PromptTokens, OutputTokens: s.OutputTokens,
-		ComputedTokens: s.ComputedTokens, GateWait: Seconds(s.GateWaitPS), AttemptsPreempted: s.AttemptsPreempted,
-		ReplicasUsed: s.ReplicasUsed, Outcome: sessionIncomplete}
+// session writes a row of sessions.parquet, in the order of sessionColumns.
+func (p *parquetFile) session(run, arm string, s *Session) error {
+	outcome := sessionIncomplete
 	if s.Complete {
-		c.Outcome = sessionComplete
+		outcome = sessionComplete
 	}
-	c.Start = nullable(s.StartPS, &c.slots[0])
-	c.End = nullable(s.EndPS, &c.slots[1])
+	p.text(run)
+	p.text(arm)
+	p.int32(s.Session)
+	p.text(s.Name)
+	p.int32(s.Group)
+	p.time(s.StartPS)
+	p.time(s.EndPS)
+	p.int32(s.Turns)
+	p.int32(s.FinishedTurns)
+	p.int64(s.PromptTokens)
+	p.int64(s.OutputTokens)
+	p.int64(s.ComputedTokens)
+	p.double(Seconds(s.GateWaitPS))
+	p.int32(s.AttemptsPreempted)
+	p.int32(s.ReplicasUsed)
+	p.text(outcome)
+	return p.endRow()
 }
 
-func (c *sampleColumns) set(run, arm string, s *Sample) {
-	*c = sampleColumns{Run: run, Arm: arm, Replica: s.Replica, T: Seconds(s.EndPS), Running: s.Running,
-		Waiting: s.Waiting, Usage: s.Usage, ResidentTokens: s.ResidentTokens, CPUTokens: s.CPUTokens,
-		InFlight: s.InFlight, ComputedTokens: s.ComputedTokens, OutputTokens: s.OutputTokens, HitTokens: s.HitTokens,
-		PromptTokens: s.PromptTokens, EvictedTokens: s.EvictedTokens, Busy: Seconds(s.BusyPS),
-		Preemptions: s.Preemptions}
+// sample writes a row of replicas.parquet, in the order of sampleColumns.
+func (p *parquetFile) sample(run, arm string, s *Sample) error {
+	p.text(run)
+	p.text(arm)
+	p.int32(s.Replica)
+	p.double(Seconds(s.EndPS))
+	p.int32(s.Running)
+	p.int32(s.Waiting)
+	p.double(s.Usage)
+	p.int64(s.ResidentTokens)
+	p.int64(s.CPUTokens)
+	p.int32(s.InFlight)
+	p.int64(s.ComputedTokens)
+	p.int64(s.OutputTokens)
+	p.int64(s.HitTokens)
+	p.int64(s.PromptTokens)
+	p.int64(s.EvictedTokens)
+	p.double(Seconds(s.BusyPS))
+	p.int32(s.Preemptions)
+	return p.endRow()
 }
 
 // maxSeconds bounds the times a file may hold; beyond it picoseconds do not fit 64 bits.

@@ -1,14 +1,10 @@
 package results
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
-
-	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/compress/zstd"
 )
 
 // Names of the files of a run's folder.
@@ -28,9 +24,9 @@ type Writer struct {
 	stage     *stage // nil within a comparison, whose folder is renamed as a whole
 	info      Info
 	collector *Collector
-	turns     *table[turnColumns]
-	sessions  *table[sessionColumns]
-	samples   *table[sampleColumns]
+	turns     *parquetFile
+	sessions  *parquetFile
+	samples   *parquetFile
 	attached  []*attachment
 }
 
@@ -52,14 +48,14 @@ func Create(dir string, info Info, opts Options) (*Writer, error) {
 func newWriter(fsys FS, dir string, info Info) (*Writer, error) {
 	w := &Writer{fs: fsys, dir: dir, info: info, collector: NewCollector(info)}
 	var err error
-	if w.turns, err = newTable[turnColumns](fsys, filepath.Join(dir, TurnsFile)); err != nil {
+	if w.turns, err = newParquetFile[turnColumns](fsys, filepath.Join(dir, TurnsFile)); err != nil {
 		return nil, err
 	}
-	if w.sessions, err = newTable[sessionColumns](fsys, filepath.Join(dir, SessionsFile)); err != nil {
+	if w.sessions, err = newParquetFile[sessionColumns](fsys, filepath.Join(dir, SessionsFile)); err != nil {
 		w.close()
 		return nil, err
 	}
-	if w.samples, err = newTable[sampleColumns](fsys, filepath.Join(dir, ReplicasFile)); err != nil {
+	if w.samples, err = newParquetFile[sampleColumns](fsys, filepath.Join(dir, ReplicasFile)); err != nil {
 		w.close()
 		return nil, err
 	}
@@ -68,31 +64,25 @@ func newWriter(fsys FS, dir string, info Info) (*Writer, error) {
 
 // Turn writes an attempt.
 func (w *Writer) Turn(t *Turn) error {
-	row, err := w.turns.next()
-	if err != nil {
+	if err := w.turns.turn(w.info.Run, w.info.Arm, t); err != nil {
 		return err
 	}
-	row.set(w.info.Run, w.info.Arm, t)
 	return w.collector.Turn(t)
 }
 
 // Session writes a session.
 func (w *Writer) Session(s *Session) error {
-	row, err := w.sessions.next()
-	if err != nil {
+	if err := w.sessions.session(w.info.Run, w.info.Arm, s); err != nil {
 		return err
 	}
-	row.set(w.info.Run, w.info.Arm, s)
 	return w.collector.Session(s)
 }
 
 // Sample writes an interval of a replica.
 func (w *Writer) Sample(s *Sample) error {
-	row, err := w.samples.next()
-	if err != nil {
+	if err := w.samples.sample(w.info.Run, w.info.Arm, s); err != nil {
 		return err
 	}
-	row.set(w.info.Run, w.info.Arm, s)
 	return w.collector.Sample(s)
 }
 
@@ -153,73 +143,4 @@ func writeJSON(fsys FS, path string, v any) error {
 		return err
 	}
 	return writeFile(fsys, path, append(data, '\n'))
-}
-
-const (
-	tableBatch    = 512     // rows handed to the Parquet writer at once
-	tableRowGroup = 1 << 17 // rows of a row group, which the Parquet writer keeps in memory
-)
-
-// codec is shared, because an encoder is expensive to make; each page is encoded on its own.
-var codec = &zstd.Codec{Level: zstd.SpeedDefault, Concurrency: 1}
-
-// table is one Parquet file being written.
-type table[T any] struct {
-	file   File
-	buffer *bufio.Writer
-	writer *parquet.GenericWriter[T]
-	rows   []T
-}
-
-func newTable[T any](fsys FS, path string) (*table[T], error) {
-	f, err := fsys.Create(path)
-	if err != nil {
-		return nil, err
-	}
-	buffer := bufio.NewWriterSize(f, 1<<16)
-	return &table[T]{file: f, buffer: buffer, rows: make([]T, 0, tableBatch),
-		writer: parquet.NewGenericWriter[T](buffer,
-			parquet.Compression(codec),
-			parquet.CreatedBy("sluice", "1", "0"),
-			parquet.MaxRowsPerRowGroup(tableRowGroup))}, nil
-}
-
-// next returns a row to fill in; the batch before it is written when it is full.
-func (t *table[T]) next() (*T, error) {
-	if len(t.rows) == cap(t.rows) {
-		if err := t.flush(); err != nil {
-			return nil, err
-		}
-	}
-	t.rows = t.rows[:len(t.rows)+1]
-	return &t.rows[len(t.rows)-1], nil
-}
-
-func (t *table[T]) flush() error {
-	_, err := t.writer.Write(t.rows)
-	t.rows = t.rows[:0]
-	return err
-}
-
-func (t *table[T]) finish() error {
-	if err := t.flush(); err != nil {
-		return err
-	}
-	if err := t.writer.Close(); err != nil {
-		return err
-	}
-	if err := t.buffer.Flush(); err != nil {
-		return err
-	}
-	err := errors.Join(t.file.Sync(), t.file.Close())
-	t.file = nil
-	return err
-}
-
-// close drops the file; the folder it is in is removed by the caller.
-func (t *table[T]) close() {
-	if t != nil && t.file != nil {
-		_ = t.file.Close()
-		t.file = nil
-	}
 }
