@@ -23,16 +23,16 @@ func (b *Batch) Arrive(x Arrival) (*Attempt, error) {
 	if d.cfg.MaxWaiting > 0 && len(d.attempts)-d.leases.Len() >= d.cfg.MaxWaiting {
 		return nil, ErrQueueFull
 	}
-	if x.Session == "" || d.registry.byKey[x.Session] == nil {
-		if live := len(d.registry.byKey); d.cfg.MaxSessions > 0 && x.Session != "" && live >= d.cfg.MaxSessions {
-			oldest := d.registry.oldest()
-			if oldest == nil {
-				return nil, ErrTooManySessions
-			}
-			d.forget(oldest)
+	s := d.registry.find(x.Session)
+	if s == nil {
+		if err := d.makeRoom(x.Session); err != nil {
+			return nil, err
 		}
+		s = d.registry.open(x.Session)
 	}
-	s := d.registry.open(x.Session)
+	if len(s.threads) >= maxConversations && s.threads[x.Thread] == nil {
+		return nil, ErrTooManySessions
+	}
 	s.ended = x.Session == ""
 	d.last++
 	a := &Attempt{
@@ -46,7 +46,9 @@ func (b *Batch) Arrive(x Arrival) (*Attempt, error) {
 			d.facts = append(d.facts, policies.Fact{Kind: policies.AttemptSuperseded, Attempt: x.Former.id, Replica: policies.NoReplica})
 		}
 	}
-	a.thread = d.registry.threadFor(s, x.Thread, former)
+	c := d.registry.conversation(s, x.Thread)
+	c.ended = false
+	a.thread = d.registry.thread(c, former)
 	a.number = a.thread.turns + 1
 	if a.thread == former {
 		a.number = x.Former.number
@@ -197,23 +199,28 @@ func (b *Batch) replica(kind policies.FactKind, r policies.ReplicaID) {
 	b.d.facts = append(b.d.facts, policies.Fact{Kind: kind, Replica: r})
 }
 
-// EndSession says that the session called key sends no more turns; false if there is none. One with attempts that wait or
-// run ends with the last of them, unless another turn of it comes first.
+// EndSession says that the session or the conversation called key sends no more turns; false if there is none. One with
+// turns that wait or run ends with the last of them, unless another turn of it comes first.
 func (b *Batch) EndSession(key string) bool {
-	s := b.d.registry.byKey[key]
-	if s == nil || key == "" {
+	s := b.d.registry.find(key)
+	if s == nil {
 		return false
 	}
-	if s.ended = true; s.live == 0 {
-		b.d.forget(s)
+	if s.key == key {
+		s.ended = true
+		b.d.forgetEnded(nil, s)
+		return true
 	}
+	c := s.threads[key]
+	c.ended = true
+	b.d.forgetEnded(c, s)
 	return true
 }
 
 // Retry takes one retry from the budget of the session called key: most in a window of time. A session that is not known
 // has all of it.
 func (b *Batch) Retry(key string, most int, window policies.Time) (ok bool, wait policies.Time) {
-	s := b.d.registry.byKey[key]
+	s := b.d.registry.find(key)
 	if s == nil {
 		return true, 0
 	}

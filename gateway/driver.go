@@ -46,8 +46,8 @@ type Probe struct {
 
 // Arrival is a turn as it comes in.
 type Arrival struct {
-	Session string // key; "" for a turn of no session
-	Thread  string // key within the session, "" for its root
+	Session string // key of the session, or of a conversation in it; "" for a turn of no session
+	Thread  string // key of the conversation; "" or the session's for its root
 	Prompt  prefix.Prefix
 
 	MaxTokens int32 // 0 when the request has none
@@ -281,7 +281,7 @@ func (d *Driver) lease(a *Attempt, c *policies.Command) {
 	d.decided[0]++
 	a.stage, a.replica, a.leasedAt = leased, c.Replica, d.now
 	a.thread.turns = max(a.thread.turns, a.number)
-	a.thread.session.turns++
+	a.thread.of.session.turns++
 	a.deadline = d.leases.PushBack(a)
 	d.audit.Leases++
 	a.verdict <- Verdict{
@@ -304,9 +304,31 @@ func (d *Driver) drop(a *Attempt) {
 	}
 	a.stage = over
 	delete(d.attempts, a.id)
-	if d.registry.end(a.thread, d.now) {
-		d.forget(a.thread.session)
+	d.registry.end(a.thread, d.now)
+	d.forgetEnded(a.thread.of, a.thread.of.session)
+}
+
+// forgetEnded forgets what has ended and has no live attempt: a conversation, nil for none, and its session.
+func (d *Driver) forgetEnded(c *conversation, s *session) {
+	switch {
+	case s.ended && s.live == 0:
+		d.forget(s)
+	case c != nil && c.ended && !c.alive():
+		d.facts = d.registry.forgetConversation(c, d.facts)
 	}
+}
+
+// makeRoom ends the session that has been idle for longest if a new one called key would be one too many.
+func (d *Driver) makeRoom(key string) error {
+	if key == "" || d.cfg.MaxSessions == 0 || len(d.registry.byKey) < d.cfg.MaxSessions {
+		return nil
+	}
+	oldest := d.registry.oldest()
+	if oldest == nil {
+		return ErrTooManySessions
+	}
+	d.forget(oldest)
+	return nil
 }
 
 func (d *Driver) forget(s *session) {
