@@ -3,7 +3,7 @@ FUZZTIME ?= 20s
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 
 # Packages that start goroutines.
-RACE_PACKAGES = ./cmd/... ./figures/... ./results/... ./traces/...
+RACE_PACKAGES = ./cmd/... ./figures/... ./gateway/... ./results/... ./traces/...
 
 .PHONY: build demo test lint race fuzz bench accuracy routers determinism clean
 
