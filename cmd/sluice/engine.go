@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-sim/sluice/gateway/fakevllm"
+	"github.com/sluice-sim/sluice/model/latency"
+)
+
+// engineFlags are the options of sluice engine, under vLLM's names where vLLM has them.
+type engineFlags struct {
+	card, gpu, calibration, weight, kv string
+	names                              []string
+	tp                                 int
+	blocks, block, seqs, batched       int32
+	maxModelLen, output, interval      int32
+	sync, noPrefixCaching, noRender    bool
+	noDetails, noResident, allowFaults bool
+	priority                           bool
+	host                               string
+	port                               int
+	speed                              float64
+	drain                              time.Duration
+}
+
+func engineCommand() *cobra.Command {
+	var f engineFlags
+	cmd := &cobra.Command{
+		Use:   "engine",
+		Short: "Serve a fake vLLM: its API, scheduler, cache, metrics and timing, without a GPU",
+		Long: `engine is a vLLM server without a model: the API of vLLM (chat, completions, responses, messages, tokenize, metrics, KV events),
+its scheduler and prefix cache block for block, and the step times of a model on a GPU, in real time or --speed times faster.
+The answers are nonsense words that follow from the prompt. Ctrl-C lets requests under way finish, a second one does not.`,
+		Example: `  sluice engine --port 8001 --speed 20
+  sluice engine --model-card Qwen3-Coder-30B-A3B --gpu H100 --tp 2 --port 8001
+  curl localhost:8001/v1/chat/completions -d '{"messages":[{"role":"user","content":"Hello"}],"max_tokens":20,"stream":true}'`,
+		Args: argsNamed(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := f.config()
+			if err != nil {
+				return usage(cmd, err.Error())
+			}
+			return f.serve(cmd, cfg)
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func (f *engineFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.card, "model-card", "llama-3.1-8b", "model card: a `name` (see sluice models) or a .json file")
+	fs.StringVar(&f.gpu, "gpu", "h100", "GPU card: a `name` (see sluice gpus) or a .json file")
+	completeFlag(cmd, "model-card", completeModel)
+	completeFlag(cmd, "gpu", completeGPU)
+	fs.IntVar(&f.tp, "tp", 1, "tensor-parallel degree")
+	fs.StringVar(&f.weight, "weight-dtype", "auto", "type of the weights")
+	fs.StringVar(&f.kv, "kv-dtype", "auto", "type of the KV cache: auto, bf16 or fp8")
+	fs.StringVar(&f.calibration, "calibration", "none", "calibration of a deployment")
+	fs.StringSliceVar(&f.names, "served-model-name", nil, "`name` of the model in the API; of several all are served (default: that of the card)")
+	fs.Int32Var(&f.blocks, "kv-blocks", 0, "usable KV blocks (default: what the GPU's memory leaves)")
+	fs.Int32Var(&f.block, "block-size", 16, "tokens per KV block")
+	fs.Int32Var(&f.seqs, "max-num-seqs", 0, "most requests in a batch (default: vLLM's for the GPU)")
+	fs.Int32Var(&f.batched, "max-num-batched-tokens", 0, "most tokens in a step (default: vLLM's for the GPU)")
+	fs.Int32Var(&f.maxModelLen, "max-model-len", 0, "longest prompt and output together (default: what fits in the KV cache, at most 131072)")
+	fs.BoolVar(&f.sync, "no-async-scheduling", false, "schedule a step only when the one before it has ended")
+	fs.BoolVar(&f.priority, "priority-scheduling", false, "schedule by the requests' priority instead of first come, first served")
+	fs.BoolVar(&f.noPrefixCaching, "no-enable-prefix-caching", false, "keep no prefix cache")
+	fs.BoolVar(&f.noDetails, "no-prompt-tokens-details", false, "do not say in usage how many prompt tokens were cached")
+	fs.BoolVar(&f.noRender, "no-render", false, "have no render endpoints")
+	fs.BoolVar(&f.noResident, "no-resident", false, "have no probe endpoint, as vLLM has none")
+	fs.Int32Var(&f.interval, "stream-interval", 1, "send the tokens of a stream so many at a time after the first")
+	fs.Int32Var(&f.output, "output-tokens", 200, "mean length of an answer where neither max_tokens nor ignore_eos decides")
+	fs.BoolVar(&f.allowFaults, "allow-faults", false, "let clients break the server with POST /fault")
+	fs.StringVar(&f.host, "host", "127.0.0.1", "`address` to listen on")
+	fs.IntVar(&f.port, "port", 8000, "port to listen on; 0 is any free one")
+	fs.Float64Var(&f.speed, "speed", 1, "how many times faster than real time the engine runs")
+	fs.DurationVar(&f.drain, "drain-timeout", 30*time.Second, "how long Ctrl-C waits for requests under way")
+}
+
+// config is the server that the flags describe.
+func (f *engineFlags) config() (fakevllm.Config, error) {
+	var none fakevllm.Config
+	setup := latency.Setup{TensorParallel: f.tp, WeightDType: unlessAuto(f.weight), KVDType: unlessAuto(f.kv)}
+	var err error
+	if setup.Model, err = anyCard("--model-card", f.card, latency.FindModel, latency.LoadModelCard); err != nil {
+		return none, err
+	}
+	if setup.GPU, err = anyCard("--gpu", f.gpu, latency.FindGPU, latency.LoadGPUCard); err != nil {
+		return none, err
+	}
+	if setup.Calibration, err = latency.FindCalibration(f.calibration); err != nil {
+		return none, fmt.Errorf("--calibration: %w", err)
+	}
+	if f.port < 0 || f.port > 65535 {
+		return none, fmt.Errorf("--port is %d; it must be 0 to 65535", f.port)
+	}
+	cfg, err := fakevllm.DefaultConfig(setup, f.block)
+	if err != nil {
+		return none, err
+	}
+	if len(f.names) > 0 {
+		cfg.Name, cfg.Alias = f.names[0], f.names[1:]
+	}
+	e := &cfg.Engine
+	e.Async, e.Priority, e.PrefixCaching = !f.sync, f.priority, !f.noPrefixCaching
+	e.MaxModelLen = f.maxModelLen
+	for _, x := range []struct {
+		given int32
+		to    *int32
+	}{{f.blocks, &cfg.Blocks}, {f.batched, &e.MaxBatchedTokens}, {f.seqs, &e.MaxNumSeqs}} {
+		if x.given != 0 {
+			*x.to = x.given
+		}
+	}
+	if f.seqs == 0 {
+		e.MaxNumSeqs = min(e.MaxNumSeqs, e.MaxBatchedTokens)
+	}
+	cfg.Speed, cfg.OutputTokens, cfg.Interval = f.speed, f.output, f.interval
+	cfg.PromptDetails, cfg.Render, cfg.Resident, cfg.AllowFaults = !f.noDetails, !f.noRender, !f.noResident, f.allowFaults
+	return cfg, cfg.Check()
+}
+
+// anyCard is a card by name or from a file.
+func anyCard[T any](flag, name string, find, load func(string) (*T, error)) (*T, error) {
+	if isFile(name) {
+		return load(name)
+	}
+	return namedCard(flag, name, "", find, load)
+}
+
+// serve runs the server until the command is interrupted.
+func (f *engineFlags) serve(cmd *cobra.Command, cfg fakevllm.Config) error {
+	listener, err := net.Listen("tcp", net.JoinHostPort(f.host, fmt.Sprint(f.port)))
+	if err != nil {
+		return badInput(fmt.Errorf("--host and --port: %w", err))
+	}
+	engine, err := fakevllm.New(cfg)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	defer engine.Close()
+	srv := &http.Server{Handler: engine, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	cfg = engine.Config()
+	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "sluice engine: %s on http://%s, %d KV blocks of %d tokens, longest context %d, speed %g\n",
+		cfg.Name, listener.Addr(), cfg.Blocks, cfg.Engine.BlockTokens, cfg.Engine.MaxModelLen, cfg.Speed); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	return serveUntilDone(cmd.Context(), srv, listener, f.drain)
+}
+
+// serveUntilDone serves until the context ends, then lets requests under way finish for at most drain.
+func serveUntilDone(ctx context.Context, srv *http.Server, listener net.Listener, drain time.Duration) error {
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.Background(), drain)
+	defer cancel()
+	if err := srv.Shutdown(end); err != nil {
+		_ = srv.Close()
+		return fmt.Errorf("requests under way were cut after %v", drain)
+	}
+	return nil
+}

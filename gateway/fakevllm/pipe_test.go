@@ -1,0 +1,187 @@
+package fakevllm
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-sim/sluice/model/latency"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.Cleanup(os.Exit)) }
+
+// pipes is a network in memory, which a synctest bubble can wait for.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.done); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.conns <- server:
+		return client, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// rig is a server with a client.
+type rig struct {
+	t      *testing.T
+	server *Server
+	client *http.Client
+	close  func()
+}
+
+// small is a server of an 8B model on an H100 with a small cache, in real time.
+func small(t *testing.T) Config {
+	t.Helper()
+	m, err := latency.FindModel("llama-3.1-8b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := latency.FindGPU("h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := DefaultConfig(latency.Setup{Model: m, GPU: g}, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Name, c.Blocks, c.AllowFaults = "test", 1000, true
+	return c
+}
+
+func newRig(t *testing.T, cfg Config) *rig {
+	t.Helper()
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+	srv := &http.Server{Handler: s, ErrorLog: nil}
+	served := make(chan struct{})
+	go func() { defer close(served); _ = srv.Serve(network) }()
+	transport := &http.Transport{DialContext: network.dial}
+	return &rig{t: t, server: s, client: &http.Client{Transport: transport}, close: func() {
+		transport.CloseIdleConnections()
+		s.Close()
+		_ = srv.Close()
+		<-served
+	}}
+}
+
+// send makes a request; the caller closes the body.
+func (r *rig) send(ctx context.Context, path, body string) *http.Response {
+	r.t.Helper()
+	method := http.MethodPost
+	if body == "" {
+		method = http.MethodGet
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://engine"+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		r.t.Fatalf("%s: %v", path, err)
+	}
+	return resp
+}
+
+// do makes a request and returns status and body.
+func (r *rig) do(path, body string) (int, []byte) {
+	r.t.Helper()
+	resp := r.send(context.Background(), path, body)
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatalf("%s: %v", path, err)
+	}
+	return resp.StatusCode, data
+}
+
+// get decodes the answer of a request that must succeed.
+func get[T any](r *rig, path, body string) T {
+	r.t.Helper()
+	status, data := r.do(path, body)
+	if status != http.StatusOK {
+		r.t.Fatalf("%s: status %d: %s", path, status, data)
+	}
+	var v T
+	if err := json.Unmarshal(data, &v); err != nil {
+		r.t.Fatalf("%s: %v in %s", path, err, data)
+	}
+	return v
+}
+
+// event is one server-sent event with when it came.
+type event struct {
+	name string
+	data string
+	at   time.Time
+}
+
+// eventsOf reads a stream to its end.
+func eventsOf(body io.Reader) (list []event, err error) {
+	lines := bufio.NewReader(body)
+	name := ""
+	for {
+		line, err := lines.ReadString('\n')
+		if err == io.EOF {
+			return list, nil
+		} else if err != nil {
+			return list, err
+		}
+		line = strings.TrimSuffix(line, "\n")
+		if n, ok := strings.CutPrefix(line, "event: "); ok {
+			name = n
+		}
+		if d, ok := strings.CutPrefix(line, "data: "); ok {
+			list = append(list, event{name, d, time.Now()})
+			name = ""
+		}
+	}
+}
+
+// stream makes a streaming request and reads it to its end.
+func (r *rig) stream(path, body string) []event {
+	r.t.Helper()
+	resp := r.send(context.Background(), path, body)
+	defer resp.Body.Close()
+	list, err := eventsOf(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		r.t.Fatalf("%s: status %d, %v", path, resp.StatusCode, err)
+	}
+	return list
+}
+
+// jsonOf is a value as JSON.
+func jsonOf(v any) string {
+	var b bytes.Buffer
+	_ = json.NewEncoder(&b).Encode(v)
+	return b.String()
+}
