@@ -75,6 +75,12 @@ func number(v reflect.Value, path []string) (value *float64, ok bool) {
 	}
 	deref()
 	for _, name := range path {
+		if v.Kind() == reflect.Slice && v.Type().Elem() == classType {
+			found := false
+			v, found = ofClass(v, name)
+			missing = missing || !found
+			continue
+		}
 		if v.Kind() != reflect.Struct {
 			return nil, false
 		}

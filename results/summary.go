@@ -169,6 +169,8 @@ type Window struct {
 	SampledAtAll bool      `json:"sampled" doc:"replicas.parquet covers the window; imbalance and the steady window's rates need it"`
 
 	SLO *SLOResult `json:"slo" doc:"attainment and goodput; null without an SLO"`
+
+	ByClass []ClassResult `json:"by_class" doc:"the turns of each service class; empty if the run has one class only. A metric is named by the class, such as by_class.0.ttft_s.p95"`
 }
 
 // Imbalance compares replicas over windows of 60 s; the means are weighted by time, windows without load are left out.

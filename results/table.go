@@ -16,6 +16,7 @@ import (
 type Table struct {
 	Columns  []string `json:"columns"`
 	Rows     []Row    `json:"rows"`
+	ByClass  []Row    `json:"by_class"` // rows for each service class; empty if the runs have one class only
 	Notes    []string `json:"notes"`    // what the numbers are of
 	Verdicts []string `json:"verdicts"` // in words, arms with equal ones together
 }
@@ -116,6 +117,7 @@ func (c *Comparison) Table() *Table {
 		verdict.Cells = append(verdict.Cells, Cell{Text: c.Arms[i].verdictCode(), Runs: len(c.Arms[i].Runs)})
 	}
 	t.Rows = append(t.Rows, verdict)
+	t.ByClass = c.byClass()
 	t.Notes = append([]string{c.windowNote()}, c.leakNotes()...)
 	return t
 }
@@ -305,10 +307,15 @@ func (a *Arm) Interval(metric string) (mean float64, halfWidth *float64, n int, 
 
 // Strings is the table as text: a heading, then a row per metric. Cells hold the value and the difference to the first
 // column.
-func (t *Table) Strings() (heading []string, rows [][]string) {
+func (t *Table) Strings() (heading []string, rows [][]string) { return t.strings(t.Rows) }
+
+// ClassStrings is Strings of the rows for each service class; rows is empty if there are none.
+func (t *Table) ClassStrings() (heading []string, rows [][]string) { return t.strings(t.ByClass) }
+
+func (t *Table) strings(of []Row) (heading []string, rows [][]string) {
 	heading = append([]string{""}, t.Columns...)
-	for i := range t.Rows {
-		r := &t.Rows[i]
+	for i := range of {
+		r := &of[i]
 		label := r.Label
 		if r.Unit != "" {
 			label += " [" + r.Unit + "]"
@@ -372,7 +379,6 @@ func FormatNumber(v float64) string {
 
 // Markdown writes the table as a pipe table with the notes below it.
 func (t *Table) Markdown(w io.Writer) error {
-	heading, rows := t.Strings()
 	var b strings.Builder
 	line := func(cells []string) {
 		b.WriteString("|")
@@ -381,12 +387,18 @@ func (t *Table) Markdown(w io.Writer) error {
 		}
 		b.WriteString("\n")
 	}
-	line(heading)
-	b.WriteString("|---|" + strings.Repeat("---:|", len(t.Columns)) + "\n")
-	for _, row := range rows {
-		line(row)
+	for _, part := range []func() ([]string, [][]string){t.Strings, t.ClassStrings} {
+		heading, rows := part()
+		if len(rows) == 0 {
+			continue
+		}
+		line(heading)
+		b.WriteString("|---|" + strings.Repeat("---:|", len(t.Columns)) + "\n")
+		for _, row := range rows {
+			line(row)
+		}
+		b.WriteString("\n")
 	}
-	b.WriteString("\n")
 	for _, note := range slices.Concat(t.Verdicts, t.Notes) {
 		b.WriteString("- " + note + "\n")
 	}
@@ -405,7 +417,7 @@ func (t *Table) CSV(w io.Writer) error {
 		}
 		return fmt.Sprint(*v)
 	}
-	for _, r := range t.Rows {
+	for _, r := range slices.Concat(t.Rows, t.ByClass) {
 		unit := r.Unit
 		if r.kind == shareRow {
 			unit = "share"
@@ -424,14 +436,19 @@ func (t *Table) CSV(w io.Writer) error {
 
 // JSON writes the table as one object; shares are fractions.
 func (t *Table) JSON(w io.Writer) error {
-	rows := make([]Row, len(t.Rows))
-	for i, r := range t.Rows {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(&Table{t.Columns, sharesNamed(t.Rows), sharesNamed(t.ByClass), t.Notes, t.Verdicts})
+}
+
+// sharesNamed is rows with the unit of shares by name.
+func sharesNamed(rows []Row) []Row {
+	out := make([]Row, len(rows))
+	for i, r := range rows {
 		if r.kind == shareRow {
 			r.Unit = "share"
 		}
-		rows[i] = r
+		out[i] = r
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(&Table{t.Columns, rows, t.Notes, t.Verdicts})
+	return out
 }

@@ -75,6 +75,7 @@ func (c *Collector) window(sp span, totals *Totals) *Window {
 	if c.info.SLO != nil {
 		w.SLO = c.slo(sp)
 	}
+	w.ByClass = c.byClass(sp)
 	return w
 }
 

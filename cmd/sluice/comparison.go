@@ -18,7 +18,23 @@ func (o *outputFlags) writeComparison(w io.Writer, t *results.Table) error {
 	case o.csv:
 		return t.CSV(w)
 	}
-	heading, rows := t.Strings()
+	if err := stringSheet(t.Strings()).writeText(w); err != nil {
+		return err
+	}
+	if heading, rows := t.ClassStrings(); len(rows) > 0 {
+		if err := stringSheet(heading, rows).writeText(w); err != nil {
+			return err
+		}
+	}
+	for _, text := range append(t.Verdicts, t.Notes...) {
+		if _, err := fmt.Fprintln(w, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func stringSheet(heading []string, rows [][]string) *sheet {
 	s := &sheet{right: true}
 	for _, title := range heading {
 		s.columns = append(s.columns, column{Key: title})
@@ -30,13 +46,5 @@ func (o *outputFlags) writeComparison(w io.Writer, t *results.Table) error {
 		}
 		s.add(cells...)
 	}
-	if err := s.writeText(w); err != nil {
-		return err
-	}
-	for _, text := range append(t.Verdicts, t.Notes...) {
-		if _, err := fmt.Fprintln(w, text); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s
 }
