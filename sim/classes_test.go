@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/sluice-sim/sluice/policies"
@@ -21,6 +23,29 @@ func TestClassSharesAreMet(t *testing.T) {
 					t.Errorf("seed %d, shares %v: %v of %d sessions have class %d", seed, shares, count[k], n, k)
 				}
 			}
+		}
+	}
+}
+
+func TestClassSharesAreChecked(t *testing.T) {
+	c := world(t, generated(t, "bench", map[string]float64{"sessions": 2}), "none", "sticky")
+	for _, x := range []struct {
+		shares []float64
+		want   string // in the error; "" for none
+	}{
+		{nil, ""}, {[]float64{1}, ""}, {[]float64{.1, .2, .7}, ""}, {[]float64{0, 1, 0}, ""}, {[]float64{.5, .5 - 1e-10}, ""},
+		{[]float64{.5}, "sum to 0.5"}, {[]float64{.7, .4}, "sum to 1.1"}, {[]float64{}, ""}, {[]float64{0, 0}, "sum to 0"},
+		{[]float64{1.5, -.5}, "class 0 has a share of 1.5"}, {[]float64{1, -.5, .5}, "class 1 has a share of -0.5"},
+		{[]float64{math.NaN(), 1}, "class 0 has a share of NaN"}, {[]float64{0, math.Inf(1)}, "class 1 has a share of +Inf"},
+	} {
+		c.ClassShares = x.shares
+		err := c.check()
+		if x.want == "" && err == nil {
+			continue
+		}
+		var input *InputError
+		if x.want == "" || !errors.As(err, &input) || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%v: %v, want %q", x.shares, err, x.want)
 		}
 	}
 }

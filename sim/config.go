@@ -11,6 +11,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/sluice-sim/sluice/model/engine"
 	"github.com/sluice-sim/sluice/model/kv"
@@ -157,6 +158,9 @@ func (c *Config) check() error {
 	if len(c.Trace.Sessions) == 0 {
 		return inputErrorf("the trace holds no session")
 	}
+	if err := checkClassShares(c.ClassShares); err != nil {
+		return err
+	}
 	if err := c.checkFaults(); err != nil {
 		return err
 	}
@@ -166,6 +170,23 @@ func (c *Config) check() error {
 				return inputErrorf("arrivals.process is recorded, but session %s has no recorded start; use poisson, concurrent or burst", c.Trace.Sessions[i].Name)
 			}
 		}
+	}
+	return nil
+}
+
+// shareSlack is how far the sum of class shares may be from 1.
+const shareSlack = 1e-9
+
+func checkClassShares(shares []float64) error {
+	sum := 0.0
+	for class, x := range shares {
+		if !(x >= 0 && x <= 1) { // NaN too
+			return inputErrorf("class %d has a share of %v of the sessions; shares must be from 0 to 1", class, x)
+		}
+		sum += x
+	}
+	if len(shares) > 0 && math.Abs(sum-1) > shareSlack {
+		return inputErrorf("the shares of the %d service classes sum to %v; they must sum to 1", len(shares), sum)
 	}
 	return nil
 }
