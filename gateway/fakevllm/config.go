@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/sluice-sim/sluice/gateway/kvevents"
 	"github.com/sluice-sim/sluice/model/engine"
 	"github.com/sluice-sim/sluice/model/latency"
 )
@@ -32,7 +33,7 @@ type Config struct {
 	AllowFaults   bool // POST /fault exists
 	MaxBodyBytes  int64
 
-	Publish func(seconds float64, events []KVEvent) // gets the KV events of each step; called by the engine, must not block
+	Publish func([]kvevents.Event) // gets the KV events of each step, as its own; called by the engine, must not block
 }
 
 // DefaultConfig is a server of a deployment with vLLM's defaults for its GPU, blocks of so many tokens, and the KV memory that

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-sim/sluice/gateway/kvevents"
 	"github.com/sluice-sim/sluice/model/engine"
 	"github.com/sluice-sim/sluice/model/kv"
 	"github.com/sluice-sim/sluice/model/latency"
@@ -36,7 +37,7 @@ type core struct {
 	depth   int
 	freeAt  int64 // when the last step in flight ends
 	blocked bool  // waits for the oldest step in flight
-	events  []KVEvent
+	events  []kvevents.Event
 	gauges  gauges
 
 	wake chan struct{} // has one when there is input
@@ -281,6 +282,7 @@ func (c *core) stepEnded() {
 	c.depth--
 	c.applyAborts()
 	c.loop.Complete()
+	c.noteContent() // before requests that have ended let go of their names
 	for _, s := range c.loop.Sampled {
 		r := c.owner[s]
 		c.meter.token(r, c.now)
@@ -298,7 +300,6 @@ func (c *core) stepEnded() {
 		c.owner[f.Slot] = nil
 		c.end(r, f.Reason.String())
 	}
-	c.noteContent()
 	c.publish()
 	c.measure()
 }

@@ -2,6 +2,7 @@ package fakevllm
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 )
@@ -126,5 +127,12 @@ func (s *Server) takeFault() (x requestFault) {
 	return x
 }
 
-// hang waits for the client to give up.
-func hang(r *http.Request) { <-r.Context().Done() }
+// hang waits for the client to give up, or for the server to close.
+func (s *Server) hang(r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body) // net/http sees a client go only behind the body
+	select {
+	case <-r.Context().Done():
+	case <-s.gone:
+	}
+	panic(http.ErrAbortHandler)
+}

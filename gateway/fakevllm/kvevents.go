@@ -1,23 +1,18 @@
 package fakevllm
 
-import "github.com/sluice-sim/sluice/model/kv"
-
-// KVEvent is one change of a server's prefix cache, as vLLM publishes it (spec: vllm 13).
-type KVEvent struct {
-	Kind   kv.EventKind
-	Hashes []uint64 // stored: one after the other; evicted: one
-	Parent uint64   // of the first hash, if HasParent
-	Tokens []uint32 // of the stored blocks
-
-	HasParent   bool
-	BlockTokens int32
-}
+import (
+	"github.com/sluice-sim/sluice/gateway/kvevents"
+	"github.com/sluice-sim/sluice/model/kv"
+	"github.com/sluice-sim/sluice/prefix"
+)
 
 // noteContent takes the pool's events.
 func (c *core) noteContent() {
 	pool := c.loop.Pool()
 	for _, e := range pool.Events() {
-		c.note(e)
+		if c.cfg.Publish != nil {
+			c.note(e)
+		}
 		switch e.Kind {
 		case kv.Stored:
 			c.names.stored(e.Stream, e.Lo, e.Hi)
@@ -30,45 +25,55 @@ func (c *core) noteContent() {
 	pool.ClearEvents()
 }
 
-// note keeps an event for publish.
+// note keeps an event for publish, in vLLM's form (spec: vllm 13).
 func (c *core) note(e kv.Event) {
-	if c.cfg.Publish == nil {
-		return
-	}
-	n := &c.names
 	switch e.Kind {
 	case kv.Stored:
-		s := &n.streams[e.Stream]
-		x := KVEvent{Kind: kv.Stored, BlockTokens: n.blockTokens, Tokens: append([]uint32(nil), s.tokens[(e.Lo-s.lo)*n.blockTokens:(e.Hi-s.lo)*n.blockTokens]...)}
-		for i := e.Lo; i < e.Hi; i++ {
-			x.Hashes = append(x.Hashes, s.blocks[i-s.lo].hash)
-		}
-		if last := len(c.events) - 1; e.More {
-			c.events[last].Hashes = append(c.events[last].Hashes, x.Hashes...)
-			c.events[last].Tokens = append(c.events[last].Tokens, x.Tokens...)
+		x := c.names.event(e.Stream, e.Lo, e.Hi)
+		if !e.More {
+			c.events = append(c.events, x)
 			return
 		}
-		switch {
-		case e.Lo > s.lo:
-			x.Parent, x.HasParent = s.blocks[e.Lo-1-s.lo].hash, true
-		case !s.root:
-			x.Parent, x.HasParent = s.parent, true
-		}
-		c.events = append(c.events, x)
+		last := &c.events[len(c.events)-1]
+		last.Hashes = append(last.Hashes, x.Hashes...)
+		last.Tokens = append(last.Tokens, x.Tokens...)
 	case kv.Evicted:
-		s := &n.streams[e.Stream]
+		s := &c.names.streams[e.Stream]
 		for i := e.Hi - 1; i >= e.Lo; i-- {
-			c.events = append(c.events, KVEvent{Kind: kv.Evicted, Hashes: []uint64{s.blocks[i-s.lo].hash}, BlockTokens: n.blockTokens})
+			hash := kvevents.Hash(s.blocks[i-s.lo].hash)
+			c.events = append(c.events, kvevents.Event{Kind: kvevents.BlockRemoved, Hashes: []kvevents.Hash{hash}, Medium: "GPU"})
 		}
 	case kv.Cleared:
-		c.events = append(c.events, KVEvent{Kind: kv.Cleared})
+		c.events = append(c.events, kvevents.Event{Kind: kvevents.AllBlocksCleared})
 	}
+}
+
+// event says that blocks of a stream were stored.
+func (c *content) event(id prefix.StreamID, lo, hi int32) kvevents.Event {
+	s := &c.streams[id]
+	x := kvevents.Event{
+		Kind: kvevents.BlockStored, BlockTokens: c.blockTokens, Medium: "GPU", Attention: "full_attention",
+		Hashes: make([]kvevents.Hash, 0, hi-lo), Tokens: make([]int32, 0, (hi-lo)*c.blockTokens),
+	}
+	for i := lo; i < hi; i++ {
+		x.Hashes = append(x.Hashes, kvevents.Hash(s.blocks[i-s.lo].hash))
+	}
+	for _, t := range s.tokens[(lo-s.lo)*c.blockTokens : (hi-s.lo)*c.blockTokens] {
+		x.Tokens = append(x.Tokens, int32(t))
+	}
+	switch {
+	case lo > s.lo:
+		x.Parent, x.HasParent = kvevents.Hash(s.blocks[lo-1-s.lo].hash), true
+	case !s.root:
+		x.Parent, x.HasParent = kvevents.Hash(s.parent), true
+	}
+	return x
 }
 
 // publish sends what happened until the end of a step.
 func (c *core) publish() {
 	if len(c.events) > 0 {
-		c.cfg.Publish(seconds(c.now), c.events)
+		c.cfg.Publish(c.events)
 		c.events = nil
 	}
 }

@@ -29,7 +29,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	f := s.Faults()
 	switch {
 	case f.MetricsHang:
-		hang(r)
+		s.hang(r)
 	case f.MetricsStatus != 0:
 		w.WriteHeader(f.MetricsStatus)
 	default:

@@ -95,6 +95,7 @@ func (o *output) stream(ctx context.Context, w http.ResponseWriter) {
 		produced := a.produced
 		if sent == 0 {
 			o.server.pause(ctx, o.server.law.APISeconds())
+			a.produced = 0
 			o.dialect.begin(&b, a)
 		}
 		for ; sent < produced; sent++ {
@@ -108,6 +109,7 @@ func (o *output) stream(ctx context.Context, w http.ResponseWriter) {
 				o.dialect.delta(&b, a, text)
 			}
 		}
+		a.produced = produced
 		if ended {
 			o.dialect.finish(&b, a, o.request.visible(0, produced))
 		}

@@ -21,8 +21,7 @@ type tokenizeBody struct {
 // tokenize is POST /tokenize: the tokens of a prompt, or of a conversation in the chat template.
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	if s.Faults().TokenizeHang {
-		hang(r)
-		return
+		s.hang(r)
 	}
 	var b tokenizeBody
 	p := s.read(w, r, &b)
@@ -91,8 +90,7 @@ func (s *Server) rendered(r *http.Request, kind string, x work) map[string]any {
 
 func (s *Server) renderChat(w http.ResponseWriter, r *http.Request) {
 	if s.Faults().TokenizeHang {
-		hang(r)
-		return
+		s.hang(r)
 	}
 	var b chatBody
 	p := s.read(w, r, &b)
@@ -109,8 +107,7 @@ func (s *Server) renderChat(w http.ResponseWriter, r *http.Request) {
 // renderCompletion answers with a list, since a request of completions can have several prompts.
 func (s *Server) renderCompletion(w http.ResponseWriter, r *http.Request) {
 	if s.Faults().TokenizeHang {
-		hang(r)
-		return
+		s.hang(r)
 	}
 	var b completionBody
 	p := s.read(w, r, &b)
@@ -129,8 +126,7 @@ func (s *Server) renderCompletion(w http.ResponseWriter, r *http.Request) {
 func (s *Server) resident(w http.ResponseWriter, r *http.Request) {
 	switch f := s.Faults(); {
 	case f.ResidentHang:
-		hang(r)
-		return
+		s.hang(r)
 	case f.ResidentStatus != 0:
 		w.WriteHeader(f.ResidentStatus)
 		return

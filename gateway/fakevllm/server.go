@@ -27,6 +27,7 @@ type Server struct {
 	meter  *meter
 	faults Faults
 	closed bool
+	gone   chan struct{} // closed by Close
 
 	load     atomic.Int64 // requests for tokens under way
 	requests atomic.Int64 // in all
@@ -43,7 +44,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	now := time.Now()
-	s := &Server{cfg: cfg, law: law, clock: clock{start: now, speed: cfg.Speed}, created: now.Unix(), mux: http.NewServeMux()}
+	s := &Server{cfg: cfg, law: law, clock: clock{start: now, speed: cfg.Speed}, created: now.Unix(), mux: http.NewServeMux(), gone: make(chan struct{})}
 	s.start()
 	s.routes()
 	return s, nil
@@ -76,7 +77,10 @@ func (s *Server) gauges() gauges {
 // Close ends the engine; requests under way lose their connection. Shut the HTTP server down first to let them finish.
 func (s *Server) Close() {
 	s.mu.Lock()
-	s.closed = true
+	if !s.closed {
+		s.closed = true
+		close(s.gone)
+	}
 	c := s.core
 	s.mu.Unlock()
 	c.stop()
