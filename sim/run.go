@@ -50,7 +50,9 @@ type run struct {
 	control  core
 	needs    policies.Signals
 	sendKV   bool
-	looks    bool // the policies look at the replicas whenever they decide
+	looks    bool    // the policies look at all replicas whenever they decide
+	news     agenda  // when runs have KV events to tell of: replica and its epoch
+	told     []int32 // scratch of lookAtNews
 	facts    []policies.Fact
 	commands []policies.Command
 	armed    policies.Time    // the wake that is on the agenda
@@ -123,7 +125,7 @@ func (r *run) makeCore() {
 	c := r.cfg
 	r.needs = c.Gate.Signals(c.GateParams) | c.Router.Signals(c.RouterParams)
 	r.sendKV = r.needs&policies.NeedsKVEvents != 0
-	r.looks = r.needs&(policies.NeedsKVEvents|policies.NeedsOracle) != 0 || r.retention.on
+	r.looks = r.needs&policies.NeedsOracle != 0 || r.retention.on
 	var exact policies.Oracle = oracle{r}
 	if c.Decisions != nil {
 		exact = c.Decisions.Watch(exact)
@@ -221,7 +223,7 @@ func (r *run) instant() {
 			r.handle(r.agenda.pop())
 		}
 		if len(r.facts) > 0 || r.core.NextWake() <= policyTime(r.now) {
-			if (!r.looks || r.lookAll()) && r.readScrapes() {
+			if r.look() && r.readScrapes() {
 				r.decide()
 			}
 			continue
@@ -240,6 +242,14 @@ func (r *run) instant() {
 		r.armed = w
 		r.agenda.push(int64(w)*nsToPS, wakeDue, 0, 0)
 	}
+}
+
+// look brings up to now what the policies are about to see; see lookAll for what false means.
+func (r *run) look() bool {
+	if r.looks {
+		return r.lookAll()
+	}
+	return r.lookAtNews()
 }
 
 func (r *run) handle(e event) {

@@ -88,7 +88,7 @@ func (r *run) lookAtWriters(i int32, x *attempt) {
 	for _, s := range x.path {
 		if s.Stream != x.prompt.Stream && int(s.Stream) < len(r.writers) && r.writers[s.Stream] > 0 {
 			for j := range r.replicas {
-				r.look(int32(j), i)
+				r.lookFrom(int32(j), i)
 			}
 			return
 		}
@@ -137,7 +137,7 @@ func (r *run) assignWaste(i int32, x *attempt, hitTokens int32) {
 		resident := int32(0)
 		for _, j := range r.history.holders(x.path, at) {
 			if j != i {
-				r.look(j, i)
+				r.lookFrom(j, i)
 				hits, _ := r.replicas[j].loop.Pool().Lookup(x.path, end)
 				resident = max(resident, hits)
 			}

@@ -19,9 +19,12 @@ type runScratch struct {
 	crossing   []int32 // by step of a round from the beginning of the run: requests that take a block
 	ran        int32   // steps since the beginning of the run
 	crept      int32   // steps since the last EndCreep
+	sorted     bool    // byPhase is of this run
+	sortedAt   int32   // ran when it was made
 	byPhase    []filling
 	phaseStart []int32
 	phaseNext  []int32
+	fills      []bool // by phase: some request fills a block
 }
 
 // maxRunSteps keeps the sums over a run far from the end of int64.
@@ -115,7 +118,7 @@ func (l *Loop) stepsThatFit() int32 {
 	}
 	crossing := l.crossing // requests that need a block for the d-th next step, d from 1, at d-1
 	clear(crossing)
-	l.ran = 0
+	l.ran, l.sorted = 0, false
 	for _, s := range l.running {
 		crossing[(b-l.requests[s].computed%b)%b]++
 	}
@@ -188,12 +191,11 @@ func (l *Loop) advanceRun(m int32) {
 // two nothing else may be asked of the engine but its pool.
 func (l *Loop) Creep() (usage float64) {
 	usage = l.Usage()
-	if l.crept == 0 {
+	if !l.sorted {
 		l.sortByPhase()
 	}
-	b := l.cfg.BlockTokens
 	l.crept++
-	phase := l.crept % b
+	phase := l.phase(l.crept)
 	for _, x := range l.byPhase[l.phaseStart[phase]:l.phaseStart[phase+1]] {
 		r := &l.requests[l.running[x.row]]
 		if x.grows {
@@ -221,6 +223,30 @@ func (l *Loop) EndCreep() {
 	l.crept = 0
 }
 
+// NextEvent is the number of the next step of the run, counted from 1, that changes what the pool holds (a block fills, or
+// one is evicted), at most limit+1 where none up to limit does. A step before it may be named when blocks that hold
+// nothing run short.
+func (l *Loop) NextEvent(limit int32) int32 {
+	if !l.sorted {
+		l.sortByPhase()
+	}
+	evicts := l.pool.Bare() < int32(len(l.running))
+	m := int32(1)
+	for ; m <= limit; m++ {
+		phase := l.phase(m)
+		if l.fills[phase] || evicts && l.phaseStart[phase+1] > l.phaseStart[phase] {
+			break
+		}
+		if m == l.cfg.BlockTokens {
+			return limit + 1
+		}
+	}
+	return m
+}
+
+// phase is where in a round of BlockTokens steps the m-th step from now is.
+func (l *Loop) phase(m int32) int32 { return (l.ran - l.sortedAt + m) % l.cfg.BlockTokens }
+
 // filling is a running request that takes or fills a block at one phase of a run.
 type filling struct {
 	row   int32
@@ -234,8 +260,11 @@ func (l *Loop) sortByPhase() {
 	if len(l.phaseStart) != int(b)+1 {
 		l.phaseStart = make([]int32, b+1)
 		l.phaseNext = make([]int32, b)
+		l.fills = make([]bool, b)
 	}
+	l.sorted, l.sortedAt = true, l.ran
 	clear(l.phaseStart)
+	clear(l.fills)
 	n := 2 * len(l.running)
 	if cap(l.byPhase) < n {
 		l.byPhase = make([]filling, n)
@@ -249,6 +278,7 @@ func (l *Loop) sortByPhase() {
 		grow, fill := phases(s)
 		l.phaseStart[grow+1]++
 		l.phaseStart[fill+1]++
+		l.fills[fill] = true
 	}
 	for i := range b {
 		l.phaseStart[i+1] += l.phaseStart[i]

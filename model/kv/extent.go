@@ -75,6 +75,9 @@ func (p *Extent) Usable() int32 { return p.usable }
 // Free implements Pool.
 func (p *Extent) Free() int32 { return p.free }
 
+// Bare implements Pool.
+func (p *Extent) Bare() int32 { return p.bare }
+
 // Cached implements Pool.
 func (p *Extent) Cached() int64 { return p.cached }
 

@@ -23,6 +23,8 @@ type Pool interface {
 	Usable() int32
 	// Free is the number of blocks that no request holds, cached ones included.
 	Free() int32
+	// Bare is the number of free blocks that hold no content; Grow takes them before it evicts anything.
+	Bare() int32
 	// Lookup returns how many leading blocks of path, at most limit, are resident, and how many of these are held by
 	// nobody. It has no side effect.
 	Lookup(path []prefix.Segment, limit int32) (hits, idle int32)

@@ -242,6 +242,9 @@ func (w *world) compare() error {
 	if a, b := w.ref.Free(), w.ext.Free(); a != b {
 		return fmt.Errorf("%d free, extent %d", a, b)
 	}
+	if a, b := w.ref.Bare(), w.ext.Bare(); a != b {
+		return fmt.Errorf("%d bare, extent %d", a, b)
+	}
 	if a, b := w.ref.Cached(), w.ext.Cached(); a != b {
 		return fmt.Errorf("%d cached, extent %d", a, b)
 	}

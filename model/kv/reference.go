@@ -68,6 +68,15 @@ func (p *Reference) Usable() int32 { return int32(len(p.blocks)) - 1 }
 // Free implements Pool.
 func (p *Reference) Free() int32 { return p.free }
 
+// Bare implements Pool. Bare blocks are at the head of the free queue.
+func (p *Reference) Bare() int32 {
+	n := int32(0)
+	for i := p.blocks[0].next; i != 0 && !p.blocks[i].hashed; i = p.blocks[i].next {
+		n++
+	}
+	return n
+}
+
 // Cached implements Pool.
 func (p *Reference) Cached() int64 { return int64(len(p.content)) }
 
