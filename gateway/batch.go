@@ -114,20 +114,27 @@ func (b *Batch) end(a *Attempt, f policies.Fact) {
 	}
 }
 
-// Probed brings the answer to a probe. usage counts for a usage probe, hit and prompt tokens for a prefix probe.
-func (b *Batch) Probed(p Probe, outcome policies.ProbeOutcome, usage float64, hit, prompt int32) {
-	f := p.fact(outcome)
-	f.Usage, f.HitTokens, f.PromptTokens = usage, hit, prompt
-	b.d.facts = append(b.d.facts, f)
-}
+// Probed brings the answer to a probe.
+func (b *Batch) Probed(p Probe, answer Answer) { b.d.facts = append(b.d.facts, p.fact(answer)) }
 
-func (p Probe) fact(outcome policies.ProbeOutcome) policies.Fact {
-	f := policies.Fact{Kind: policies.UsageProbed, Attempt: p.Attempt.id, Replica: p.Replica, Outcome: outcome}
+func (p Probe) fact(x Answer) policies.Fact {
+	f := policies.Fact{Kind: policies.UsageProbed, Attempt: p.Attempt.id, Replica: p.Replica, Outcome: x.Outcome, Usage: x.Usage}
 	if p.Prefix {
-		f.Kind = policies.PrefixProbed
+		f.Kind, f.Usage, f.HitTokens, f.PromptTokens = policies.PrefixProbed, 0, x.HitTokens, x.PromptTokens
 	}
 	return f
 }
+
+// Lease is the lease with the given number, nil if it has ended or never was.
+func (b *Batch) Lease(id policies.AttemptID) *Attempt {
+	if a := b.d.attempts[id]; a != nil && a.stage == leased {
+		return a
+	}
+	return nil
+}
+
+// Replica is where a was sent.
+func (a *Attempt) Replica() policies.ReplicaID { return a.replica }
 
 // Sampled brings a scrape of replica r.
 func (b *Batch) Sampled(r policies.ReplicaID, s policies.Sample) {

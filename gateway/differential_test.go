@@ -101,6 +101,9 @@ func simulated(t testing.TB, gate, router string) *sim.Config {
 	return c
 }
 
+// askedLater leaves every probe to be answered by Batch.Probed.
+func askedLater(Probe, *policies.View) (Answer, bool) { return Answer{}, true }
+
 type noRows struct{}
 
 func (noRows) Turn(*results.Turn) error       { return nil }
@@ -241,7 +244,7 @@ func drive(t *testing.T, c *sim.Config, log []byte) ([]said, Audit) {
 	for range c.Replicas {
 		core.Capabilities = append(core.Capabilities, c.Capability)
 	}
-	d, err := NewDriver(DriverConfig{Core: core, Clock: clock, Tree: from.Tree, Log: &own, Probe: func(Probe) bool { return true }})
+	d, err := NewDriver(DriverConfig{Core: core, Clock: clock, Tree: from.Tree, Log: &own, Probe: askedLater})
 	check(t, err)
 	r := &retelling{d: d, attempts: map[policies.AttemptID]*Attempt{}, last: map[[2]int32]*Attempt{}}
 	for line := range bytes.Lines(log) {
@@ -295,7 +298,7 @@ func (r *retelling) tell(t *testing.T, b *Batch, f *policies.Fact) {
 	case policies.ClientGone:
 		b.Gone(a)
 	case policies.UsageProbed, policies.PrefixProbed:
-		b.Probed(Probe{Attempt: a, Replica: f.Replica, Prefix: f.Kind == policies.PrefixProbed}, f.Outcome, f.Usage, f.HitTokens, f.PromptTokens)
+		b.Probed(Probe{Attempt: a, Replica: f.Replica, Prefix: f.Kind == policies.PrefixProbed}, Answer{f.Outcome, f.Usage, f.HitTokens, f.PromptTokens})
 	case policies.Dispatched:
 		b.Dispatched(a)
 	case policies.FirstToken:

@@ -24,17 +24,17 @@ type DriverConfig struct {
 	Tree  *prefix.Tree       // read in every Step; whoever changes it does so inside Do
 	Log   decisionlog.Writer // of every Step; it must not block. nil for none
 
-	// Probe asks a replica, and has the answer brought with Batch.Probed, if it can be asked; it must not block. Where it
-	// returns false the core is told at once that the replica cannot answer. nil: none can.
-	Probe func(Probe) bool
+	// Probe asks a replica on behalf of an attempt. It is called inside Do and must not block; v may be read. It returns
+	// the answer, or later if the answer is brought with Batch.Probed. nil: no replica can be asked.
+	Probe func(p Probe, v *policies.View) (now Answer, later bool)
 
 	MaxSessions int           // that live; the one idle for longest makes room for a new one. 0 for no limit
 	MaxWaiting  int           // attempts that wait; 0 for no limit
 	IdleAfter   time.Duration // a session without an attempt for so long has ended; 0 for never
 	MaxLease    time.Duration // a lease that lives for so long is taken back; 0 for never
 
-	// Ended is told, inside Do, of every session that has ended. nil for nobody.
-	Ended func(policies.SessionID)
+	// Over is told, inside Do, of every attempt that has ended, once the core has taken it in. nil for nobody.
+	Over func(*Attempt)
 }
 
 // Probe is a question to a replica on behalf of an attempt.
@@ -42,6 +42,13 @@ type Probe struct {
 	Attempt *Attempt
 	Replica policies.ReplicaID
 	Prefix  bool // how much of the prompt is resident; otherwise the usage
+}
+
+// Answer is the answer to a probe.
+type Answer struct {
+	Outcome                 policies.ProbeOutcome
+	Usage                   float64 // of a usage probe
+	HitTokens, PromptTokens int32   // of a prefix probe
 }
 
 // Arrival is a turn as it comes in.
@@ -108,7 +115,8 @@ type Attempt struct {
 	gone     bool
 	arrived  policies.Time
 	leasedAt policies.Time
-	deadline *list.Element
+	place    *list.Element // among the leases
+	touched  atomic.Int64  // when something of it last moved, as policies.Time
 	replica  policies.ReplicaID
 	hold     policies.Reason
 	admitted policies.Reason
@@ -148,6 +156,7 @@ type Driver struct {
 	attempts map[policies.AttemptID]*Attempt
 	last     policies.AttemptID
 	leases   *list.List // of *Attempt, in order of their deadlines
+	ended    []*Attempt // in this Do
 	audit    Audit
 	decided  [2]int64 // admissions, refusals
 }
@@ -229,6 +238,12 @@ func (d *Driver) settle() {
 		d.step()
 	}
 	d.facts = d.facts[:0]
+	for i, a := range d.ended {
+		if d.ended[i] = nil; d.cfg.Over != nil {
+			d.cfg.Over(a)
+		}
+	}
+	d.ended = d.ended[:0]
 	d.arm()
 }
 
@@ -268,8 +283,12 @@ func (d *Driver) obey(c *policies.Command) {
 		}
 	case policies.ProbeUsage, policies.ProbePrefix:
 		p := Probe{Attempt: a, Replica: c.Replica, Prefix: c.Kind == policies.ProbePrefix}
-		if d.cfg.Probe == nil || !d.cfg.Probe(p) {
-			d.facts = append(d.facts, p.fact(policies.ProbeUnsupported))
+		answer, later := Answer{Outcome: policies.ProbeUnsupported}, false
+		if d.cfg.Probe != nil {
+			answer, later = d.cfg.Probe(p, d.core.View())
+		}
+		if !later {
+			d.facts = append(d.facts, p.fact(answer))
 		}
 	default:
 		panic("gateway: this driver cannot do what command " + c.Kind.String() + " asks for")
@@ -282,7 +301,8 @@ func (d *Driver) lease(a *Attempt, c *policies.Command) {
 	a.stage, a.replica, a.leasedAt = leased, c.Replica, d.now
 	a.thread.turns = max(a.thread.turns, a.number)
 	a.thread.of.session.turns++
-	a.deadline = d.leases.PushBack(a)
+	a.place = d.leases.PushBack(a)
+	a.touched.Store(int64(d.now))
 	d.audit.Leases++
 	a.verdict <- Verdict{
 		Kind: Go, Replica: c.Replica, Reason: a.admitted, Routed: c.Reason, Waited: time.Duration(d.now - a.arrived), Step: d.steps,
@@ -299,11 +319,12 @@ func (d *Driver) finish(a *Attempt, v Verdict) {
 // drop forgets an attempt that has ended.
 func (d *Driver) drop(a *Attempt) {
 	if a.stage == leased {
-		d.leases.Remove(a.deadline)
+		d.leases.Remove(a.place)
 		d.audit.Leases--
 	}
 	a.stage = over
 	delete(d.attempts, a.id)
+	d.ended = append(d.ended, a)
 	d.registry.end(a.thread, d.now)
 	d.forgetEnded(a.thread.of, a.thread.of.session)
 }
@@ -333,9 +354,6 @@ func (d *Driver) makeRoom(key string) error {
 
 func (d *Driver) forget(s *session) {
 	d.facts = d.registry.forget(s, d.facts)
-	if d.cfg.Ended != nil {
-		d.cfg.Ended(s.number)
-	}
 }
 
 // expire takes back leases that are too old and ends sessions that have been idle for too long.

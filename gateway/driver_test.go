@@ -147,10 +147,10 @@ func TestOverlappingTurnsOfOneSessionHaveThreadsOfTheirOwn(t *testing.T) {
 
 func TestSessionsEndAndTheirNumbersComeBack(t *testing.T) {
 	clock := &manualClock{}
-	var ended []policies.SessionID
+	ended := 0
 	d, log := testDriver(t, clock, "session", "sticky", nil, func(c *DriverConfig) {
 		c.IdleAfter, c.MaxSessions = time.Minute, 10
-		c.Ended = func(s policies.SessionID) { ended = append(ended, s) }
+		c.Over = func(*Attempt) { ended++ }
 	})
 	for i := range 2000 {
 		clock.advance(clock.now + policies.Second)
@@ -172,8 +172,8 @@ func TestSessionsEndAndTheirNumbersComeBack(t *testing.T) {
 	if a := balanced(t, d); a.Sessions != 0 {
 		t.Errorf("%d sessions live after the idle time", a.Sessions)
 	}
-	if len(ended) != 2100 {
-		t.Errorf("%d sessions ended", len(ended))
+	if ended != 2100 {
+		t.Errorf("%d attempts ended", ended)
 	}
 	if _, err := decisionlog.Replay(linesOf(log.Bytes())); err != nil {
 		t.Error(err)
@@ -279,7 +279,7 @@ func TestTheTimerWakesTheCore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var probes []Probe
 		d, log := testDriver(t, NewClock(), "session", "sticky", nil, func(c *DriverConfig) {
-			c.Probe = func(p Probe) bool { probes = append(probes, p); return true }
+			c.Probe = func(p Probe, _ *policies.View) (Answer, bool) { probes = append(probes, p); return Answer{}, true }
 		})
 		defer d.Close()
 		answer := func(usage float64) {
@@ -289,7 +289,7 @@ func TestTheTimerWakesTheCore(t *testing.T) {
 			}
 			p := probes[0]
 			probes = probes[1:]
-			d.Do(func(b *Batch) { b.Probed(p, policies.ProbeValue, usage, 0, 100) })
+			d.Do(func(b *Batch) { b.Probed(p, Answer{policies.ProbeValue, usage, 0, 100}) })
 		}
 		a := arrive(t, d, "a")
 		answer(.9) // usage
@@ -318,12 +318,12 @@ func TestEveryLeaseIsReleasedOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var d *Driver
 				d, log := testDriver(t, NewClock(), gate, "smetric", nil, func(c *DriverConfig) {
-					c.Probe = func(p Probe) bool {
+					c.Probe = func(p Probe, _ *policies.View) (Answer, bool) {
 						go func() {
 							time.Sleep(time.Millisecond)
-							d.Do(func(b *Batch) { b.Probed(p, policies.ProbeValue, .5, 10, 100) })
+							d.Do(func(b *Batch) { b.Probed(p, Answer{policies.ProbeValue, .5, 10, 100}) })
 						}()
-						return p.Attempt.ID()%3 != 0
+						return Answer{Outcome: policies.ProbeTimeout}, p.Attempt.ID()%3 != 0
 					}
 					c.MaxSessions, c.IdleAfter, c.MaxLease = 50, 20*time.Second, 10*time.Second
 				})
