@@ -12,7 +12,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"github.com/sluice-sim/sluice/prefix"
 )
@@ -149,9 +148,6 @@ func (h *Hasher) Bytes(dst Chain, model string, spans [][]byte) (Chain, error) {
 	}
 	return dst, nil
 }
-
-// full is the number of full blocks that p has, bounded by what fits.
-func (c *Chain) full() int32 { return int32(min(len(c.Blocks), math.MaxInt32)) }
 
 // Path is where a prompt lies in a tree, from the root down: the streams and up to which token each is part of it. Streams
 // are named with their generation, so that a path means the same for ever.
