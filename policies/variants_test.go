@@ -26,7 +26,11 @@ func variantArms() []arm {
 		everyScorer[name+"_weight"] = numberKnob(1 + float64(i)/8)
 	}
 	add("llm-d", policies.Params{"preset": textKnob("precise-prefix")}, policies.Params{"preset": textKnob("payload-agnostic")}, everyScorer,
-		policies.Params{"prefix": textKnob("events"), "affinity_filter": onKnob, "affinity_threshold": numberKnob(.3), "no_hit_lru_weight": numberKnob(1)})
+		policies.Params{"prefix": textKnob("events"), "affinity_filter": onKnob, "affinity_threshold": numberKnob(.3), "no_hit_lru_weight": numberKnob(1)},
+		policies.Params{"preset": textKnob("precise-prefix"), "picker": textKnob("weighted-random"), "speculative_indexing": onKnob, "speculative_ttl_s": numberKnob(.001), "prefix_scale": textKnob("min-max")},
+		policies.Params{"picker": textKnob("random"), "utilization_filter": onKnob, "session_filter": onKnob, "session_ttl_s": numberKnob(.001), "autotune": onKnob},
+		policies.Params{"affinity_filter": onKnob, "affinity_threshold": numberKnob(.3), "affinity_strict_threshold": numberKnob(.9), "affinity_exploration": numberKnob(.5),
+			"affinity_penalty_s": numberKnob(0), "match_length_weight": numberKnob(.5), "output_ratio": numberKnob(1.5), "block_tokens": numberKnob(16), "token_load_weight": numberKnob(2)})
 	add("lmetric", policies.Params{"hotspot_detector": onKnob, "hotspot_window_turns": numberKnob(4)}, policies.Params{"include_queue": offKnob, "bs_plus_one": offKnob},
 		policies.Params{"batch": textKnob("sample")}, policies.Params{"batch": textKnob("ledger"), "bs_plus_one": offKnob})
 	add("dynamo", policies.Params{"temperature": numberKnob(.5)}, policies.Params{"kv_events": offKnob, "ttl_s": numberKnob(.002)},

@@ -221,49 +221,6 @@ func TestLLMDSessionAffinity(t *testing.T) {
 	near(t, "busy owner", []float64{1, 1, 1}, scored(w, r, u))
 }
 
-func TestLLMDAffinityFilter(t *testing.T) {
-	l := &llmdLookup{block: 16, hits: []int32{160, 128, 112, 0}, total: 10}
-	all := []policies.ReplicaID{0, 1, 2, 3}
-	for _, c := range []struct {
-		what   string
-		f      affinityFilter
-		queued []int32
-		hits   []int32
-		want   []policies.ReplicaID
-	}{
-		{"off", affinityFilter{least: 800_000_000, penalty: 1, rate: 10}, nil, l.hits, all},
-		{"at least .8", affinityFilter{true, 800_000_000, 1, 10}, nil, l.hits, all[:2]},
-		{"nobody has enough", affinityFilter{true, 800_000_000, 1, 10}, nil, []int32{0, 0, 112, 0}, all},
-		{"late by the penalty", affinityFilter{true, 800_000_000, 1, 10}, []int32{10, 10, 1, 0}, l.hits, all[:2]},
-		{"later", affinityFilter{true, 800_000_000, 1, 10}, []int32{11, 11, 1, 0}, l.hits, all},
-		{"the best of them counts", affinityFilter{true, 800_000_000, 1, 10}, []int32{11, 5, 1, 0}, l.hits, all[:2]},
-	} {
-		w := newWorld(t, 4, nil)
-		for r, n := range c.queued {
-			if n > 0 {
-				w.lease(policies.ReplicaID(r), n)
-			}
-		}
-		l.hits = c.hits
-		got := c.f.keep(w.view(), l, append([]policies.ReplicaID(nil), all...))
-		if d := cmp.Diff(c.want, got); d != "" {
-			t.Errorf("%s (-want +got):\n%s", c.what, d)
-		}
-		l.hits = []int32{160, 128, 112, 0}
-	}
-	w, u := golden(t, nil)
-	for _, p := range []policies.Params{{"affinity_filter": boolean(true)}, {"affinity_filter": boolean(true), "affinity_penalty_s": number(.7)}} {
-		p["prefix"], p["prefix_cache_weight"], p["kv_cache_utilization_weight"] = text("events"), number(0), number(0)
-		want := policies.ReplicaID(2) // alone above .8, though its queue is the longest
-		if p["affinity_penalty_s"].Number == .7 {
-			want = policies.NoReplica // 12000 tokens at 15928 a second are .75 s: 0 and 3 tie
-		}
-		if got := w.peek(build(LLMD(), p, policies.Capability{}), u); got != want && (want != policies.NoReplica || got == 1 || got == 2) {
-			t.Errorf("%v: went to %d, want %d", p, got, want)
-		}
-	}
-}
-
 // What was never reported is neither idle nor empty.
 func TestLLMDMissingSamples(t *testing.T) {
 	w := newWorld(t, 3, nil)

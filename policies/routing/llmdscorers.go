@@ -125,7 +125,7 @@ func activeRequestScore(inFlight, most, idle int32, busy int64) int64 {
 	return busy * int64(most-inFlight) / int64(most)
 }
 
-// tokenLoadScorer: 1 - (uncached tokens queued, this prompt's included)/M.
+// tokenLoadScorer: 1 - (tokens in flight, this prompt's uncached ones included)/M.
 type tokenLoadScorer struct {
 	most   int64
 	lookup *llmdLookup
@@ -133,19 +133,60 @@ type tokenLoadScorer struct {
 
 func (s tokenLoadScorer) Score(_ policies.Time, v *policies.View, t *policies.Turn, dst []int64) {
 	for _, r := range v.Up() {
-		dst[r] = tokenLoadScore(v.QueuedTokens(r)+int64(t.Prompt.Tokens-s.lookup.hits[r]), s.most)
+		dst[r] = tokenLoadScore(s.lookup.inFlight(v, r)+int64(t.Prompt.Tokens-s.lookup.hits[r]), s.most)
 	}
 }
 
 func tokenLoadScore(tokens, most int64) int64 { return policies.Part(max(0, most-tokens), most) }
 
-// prefixScorer: blocks found of blocks looked up.
-type prefixScorer struct{ lookup *llmdLookup }
+// prefixScorer: blocks found of blocks looked up, and how many tokens that is.
+type prefixScorer struct {
+	minMax       bool
+	lengthWeight int64 // ScoreOne is 1
+	lengthTokens int64
+	lookup       *llmdLookup
+}
+
+func newPrefixScorer(p policies.Params, l *llmdLookup) prefixScorer {
+	return prefixScorer{p["prefix_scale"].Text == scaleMinMax, int64(p["match_length_weight"].Number * float64(policies.ScoreOne)), int64(p["match_length_tokens"].Number), l}
+}
 
 func (s prefixScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
+	var least, most int64 // of those that have any
 	for _, r := range v.Up() {
-		dst[r] = s.lookup.part(r)
+		x := s.lookup.part(r)
+		if dst[r] = x; x > 0 && (least == 0 || x < least) {
+			least = x
+		}
+		most = max(most, x)
 	}
+	for _, r := range v.Up() {
+		if s.minMax {
+			dst[r] = minMaxPrefixScore(dst[r], least, most)
+		}
+		if s.lengthWeight > 0 {
+			dst[r] = lengthScore(dst[r], int64(s.lookup.hits[r]), s.lengthTokens, s.lengthWeight)
+		}
+	}
+}
+
+// minMaxPrefixScore is where the share x lies between the least and the most of those above 0; 1 if these are all equal, and
+// 0 for a share of 0.
+func minMaxPrefixScore(x, least, most int64) int64 {
+	switch {
+	case x == 0:
+		return 0
+	case least == most:
+		return policies.ScoreOne
+	}
+	return policies.Part(x-least, most-least)
+}
+
+// lengthScore is weight x (hit/tokens, at most 1)^2 + (1 - weight) x share.
+func lengthScore(share, hit, tokens, weight int64) int64 {
+	length := policies.Part(min(hit, tokens), tokens)
+	length = length * length / policies.ScoreOne
+	return (weight*length + (policies.ScoreOne-weight)*share) / policies.ScoreOne
 }
 
 // noHitLRU spreads prompts that nobody holds: replicas that never took one first, then by how long ago they did.

@@ -36,9 +36,14 @@ func (x *residency) hits(now policies.Time, v *policies.View, p prefix.Prefix) [
 
 // observe forgets what a replica held when that is lost.
 func (x *residency) observe(f *policies.Fact) {
-	if f.Kind == policies.ReplicaDown || f.Kind == policies.ReplicaRestarted || f.Kind == policies.BlocksCleared {
+	if forgets(f) {
 		x.sent.Forget(f.Replica)
 	}
+}
+
+// forgets says whether the replica of f has lost what it held.
+func forgets(f *policies.Fact) bool {
+	return f.Kind == policies.ReplicaDown || f.Kind == policies.ReplicaRestarted || f.Kind == policies.BlocksCleared
 }
 
 // withoutEvents narrows needs by what a knob says of KV events.
