@@ -8,149 +8,232 @@ import "github.com/sluice-sim/sluice/prefix"
 // all but the last token of its output. A turn that does not wait for the completion of the turn before it in its thread
 // may overtake it, so it counts as the start of another thread. blockTokens must be positive.
 func Ceiling(tr *Trace, blockTokens int32) [][]int32 {
-	c := ceiling{tree: tr.Tree, block: blockTokens,
-		others: make([]twoExtents, tr.Tree.Len()), own: make([]int32, tr.Tree.Len())}
-	strands := make([][][]int32, len(tr.Sessions))
-	strand := int32(0)
-	for i := range tr.Sessions {
-		s := &tr.Sessions[i]
-		strands[i] = orderedStrands(s)
-		for _, turns := range strands[i] {
-			for _, t := range turns {
-				c.cover(&s.Turns[t], strand)
-			}
-			strand++
-		}
+	v, err := NewSurvey(tr, blockTokens, 1<<62)
+	if err != nil {
+		panic(err) // memory can be read
 	}
+	c := NewCeiling(v)
 	out := make([][]int32, len(tr.Sessions))
-	strand = 0
 	for i := range tr.Sessions {
-		s := &tr.Sessions[i]
-		out[i] = make([]int32, len(s.Turns))
-		for _, turns := range strands[i] {
-			c.strand(s, turns, strand, out[i])
-			strand++
-		}
+		out[i] = c.Of(int32(i), &tr.Sessions[i], nil)
 	}
 	return out
 }
 
-// orderedStrands cuts the threads of a session into runs of turns that wait for each other.
-func orderedStrands(s *Session) [][]int32 {
-	var strands [][]int32
-	at := make([]int32, s.Threads) // by thread: its last strand + 1
-	for i := range s.Turns {
-		thread := s.Turns[i].Thread
-		if n := at[thread]; n > 0 {
-			turns := strands[n-1]
-			if waitsFor(s, int32(i), turns[len(turns)-1]) {
-				strands[n-1] = append(turns, int32(i))
-				continue
-			}
-		}
-		strands = append(strands, []int32{int32(i)})
-		at[thread] = int32(len(strands))
-	}
-	return strands
+// SessionCeiling works the ceiling of hits out session by session, from the session itself and what a survey kept of
+// the others. Its scratch memory is that of the largest session.
+type SessionCeiling struct {
+	*Survey
+	extents extentTable
+	touched []*reached
+	path    []prefix.Segment
+	strands strands
 }
 
-// waitsFor says whether turn j cannot arrive before turn i has completed.
-func waitsFor(s *Session, j, i int32) bool {
-	seen := map[int32]bool{}
-	var visit func(j int32) bool
-	visit = func(j int32) bool {
-		deps := s.Deps[s.Turns[j].DepLo:s.Turns[j].DepHi]
-		for _, d := range deps {
-			if d.Turn == i && d.On == OnCompletion {
-				return true
-			}
-		}
-		for _, d := range deps {
-			if d.Turn > i && !seen[d.Turn] {
-				seen[d.Turn] = true
-				if visit(d.Turn) {
-					return true
+// NewCeiling returns the ceiling of the surveyed source, at the survey's block size.
+func NewCeiling(v *Survey) *SessionCeiling { return &SessionCeiling{Survey: v} }
+
+// Of appends the ceiling of every turn of session number to dst. Sessions may come in any order.
+func (c *SessionCeiling) Of(number int32, s *Session, dst []int32) []int32 {
+	first := len(dst)
+	dst = append(dst, make([]int32, len(s.Turns))...)
+	hits := dst[first:]
+	c.extents.clear(len(s.Turns))
+	all := c.strands.of(s)
+	for k, turns := range all {
+		for _, t := range turns {
+			c.path = computed(c.tree, &s.Turns[t], c.block, c.path)
+			for _, g := range c.path {
+				if e := c.reached(g.Stream); !e.surveyed {
+					e.cover(strand{number, int32(k)}, g.Hi)
 				}
 			}
 		}
-		return false
 	}
-	return visit(j)
-}
-
-// twoExtents says how far a stream's blocks are computed by the strand that gets furthest and by the best of the others.
-// All content of a stream starts at the block of its fork, so one end says it all. Extents are in blocks; strands are
-// numbered over all sessions from 0, and a zero extent has no strand.
-type twoExtents struct {
-	first, second int32
-	strand        int32 // of first
-}
-
-type ceiling struct {
-	tree     *prefix.Tree
-	block    int32
-	others   []twoExtents // by stream
-	own      []int32      // by stream: extent of the strand at hand, so far
-	touched  []prefix.StreamID
-	segments []prefix.Segment
-}
-
-// content is what a turn computes, in blocks by stream.
-func (c *ceiling) content(t *Turn) []prefix.Segment {
-	p := t.Prompt
-	p.Tokens += t.OutputTokens - 1
-	c.segments = c.tree.Segments(p, c.block, c.segments[:0])
-	return c.segments
-}
-
-func (c *ceiling) cover(t *Turn, strand int32) {
-	for _, s := range c.content(t) {
-		e := &c.others[s.Stream]
-		switch {
-		case e.first > 0 && e.strand == strand:
-			e.first = max(e.first, s.Hi)
-		case s.Hi > e.first:
-			e.first, e.second, e.strand = s.Hi, e.first, strand
-		default:
-			e.second = max(e.second, s.Hi)
-		}
+	for k, turns := range all {
+		c.strand(s, turns, strand{number, int32(k)}, hits)
 	}
+	return dst
+}
+
+// reached is the entry of a stream.
+func (c *SessionCeiling) reached(s prefix.StreamID) *reached {
+	e, fresh := c.extents.at(s)
+	if fresh {
+		e.twoExtents, e.surveyed = c.shared[s]
+	}
+	return e
 }
 
 // strand finds the hits of the turns of one strand, in their order.
-func (c *ceiling) strand(s *Session, turns []int32, strand int32, hits []int32) {
+func (c *SessionCeiling) strand(s *Session, turns []int32, at strand, hits []int32) {
 	for _, i := range turns {
-		hits[i] = c.hit(&s.Turns[i], strand)
-		for _, seg := range c.content(&s.Turns[i]) {
-			if c.own[seg.Stream] == 0 {
-				c.touched = append(c.touched, seg.Stream)
+		hits[i] = c.hit(&s.Turns[i], at)
+		c.path = computed(c.tree, &s.Turns[i], c.block, c.path)
+		for _, g := range c.path {
+			e := c.reached(g.Stream)
+			if e.own == 0 {
+				c.touched = append(c.touched, e)
 			}
-			c.own[seg.Stream] = max(c.own[seg.Stream], seg.Hi)
+			e.own = max(e.own, g.Hi)
 		}
 	}
-	for _, st := range c.touched {
-		c.own[st] = 0
+	for _, e := range c.touched {
+		e.own = 0
 	}
 	c.touched = c.touched[:0]
 }
 
 // hit is the tokens of the longest run of leading blocks that the strand's earlier turns or other strands compute.
-func (c *ceiling) hit(t *Turn, strand int32) int32 {
+func (c *SessionCeiling) hit(t *Turn, at strand) int32 {
 	p := t.Prompt
 	p.Tokens-- // at least one prompt token is always computed
 	end := int32(0)
-	c.segments = c.tree.Segments(p, c.block, c.segments[:0])
-	for _, s := range c.segments {
-		e := c.others[s.Stream]
+	c.path = c.tree.Segments(p, c.block, c.path[:0])
+	for _, g := range c.path {
+		e := c.reached(g.Stream)
 		known := e.first
-		if e.strand == strand {
+		if e.strand == at {
 			known = e.second
 		}
-		known = max(known, c.own[s.Stream])
-		if known < s.Hi {
+		known = max(known, e.own)
+		if known < g.Hi {
 			return max(end, known) * c.block
 		}
-		end = s.Hi
+		end = g.Hi
 	}
 	return end * c.block
+}
+
+// strand is a run of turns of one thread that wait for each other: the k-th of a session.
+type strand struct{ session, k int32 }
+
+// twoExtents says how far a stream's blocks are computed by the strand that gets furthest and by the best of the others.
+// All content of a stream starts at the block of its fork, so one end says it all. Extents are in blocks; a zero extent
+// has no strand.
+type twoExtents struct {
+	first, second int32
+	strand        strand // of first
+}
+
+func (e *twoExtents) cover(by strand, hi int32) {
+	switch {
+	case e.first > 0 && e.strand == by:
+		e.first = max(e.first, hi)
+	case hi > e.first:
+		e.first, e.second, e.strand = hi, e.first, by
+	default:
+		e.second = max(e.second, hi)
+	}
+}
+
+// reached is the extents of a stream while one session is looked at.
+type reached struct {
+	twoExtents
+	surveyed bool  // the survey has them, of all sessions
+	own      int32 // extent of the strand at hand, so far
+	stream   prefix.StreamID
+	next     *reached // with the same place in the table
+}
+
+// extentTable holds the entries of the streams that a session has blocks of. They stay where they are.
+type extentTable struct {
+	heads  []*reached // by the low bits of the stream; the length is a power of two
+	blocks [][]reached
+	used   int
+}
+
+const extentBlock = 64
+
+// clear empties the table and makes room for about n streams.
+func (x *extentTable) clear(n int) {
+	if n > len(x.heads) {
+		size := 64
+		for size < n {
+			size *= 2
+		}
+		x.heads = make([]*reached, size)
+	} else {
+		for i := range x.used {
+			e := &x.blocks[i/extentBlock][i%extentBlock]
+			x.heads[int(e.stream)&(len(x.heads)-1)] = nil
+		}
+	}
+	x.used = 0
+}
+
+// at is the entry of s; fresh says that it was not there.
+func (x *extentTable) at(s prefix.StreamID) (e *reached, fresh bool) {
+	head := &x.heads[int(s)&(len(x.heads)-1)]
+	for e = *head; e != nil; e = e.next {
+		if e.stream == s {
+			return e, false
+		}
+	}
+	if x.used == len(x.blocks)*extentBlock {
+		x.blocks = append(x.blocks, make([]reached, extentBlock))
+	}
+	e = &x.blocks[x.used/extentBlock][x.used%extentBlock]
+	x.used++
+	*e = reached{stream: s, next: *head}
+	*head = e
+	return e, true
+}
+
+// strands cuts sessions into strands; the scratch is kept from one to the next.
+type strands struct {
+	all  [][]int32
+	last []int32 // by thread: its last strand + 1
+}
+
+// of is the turns of every strand of a session, valid until the next call.
+func (x *strands) of(s *Session) [][]int32 {
+	x.last = append(x.last[:0], make([]int32, s.Threads)...)
+	n := 0
+	for i := range s.Turns {
+		thread := s.Turns[i].Thread
+		if k := x.last[thread]; k > 0 {
+			turns := x.all[k-1]
+			if waitsFor(s, int32(i), turns[len(turns)-1]) {
+				x.all[k-1] = append(turns, int32(i))
+				continue
+			}
+		}
+		if n == len(x.all) {
+			x.all = append(x.all, nil)
+		}
+		x.all[n] = append(x.all[n][:0], int32(i))
+		n++
+		x.last[thread] = int32(n)
+	}
+	return x.all[:n]
+}
+
+// waitsFor says whether turn j cannot arrive before turn i has completed.
+func waitsFor(s *Session, j, i int32) bool {
+	for _, d := range s.Deps[s.Turns[j].DepLo:s.Turns[j].DepHi] {
+		if d.Turn == i && d.On == OnCompletion {
+			return true
+		}
+	}
+	return waitsBehind(s, j, i, map[int32]bool{})
+}
+
+// waitsBehind says whether a turn that j waits for cannot arrive before turn i has completed.
+func waitsBehind(s *Session, j, i int32, seen map[int32]bool) bool {
+	deps := s.Deps[s.Turns[j].DepLo:s.Turns[j].DepHi]
+	for _, d := range deps {
+		if d.Turn == i && d.On == OnCompletion {
+			return true
+		}
+	}
+	for _, d := range deps {
+		if d.Turn > i && !seen[d.Turn] {
+			seen[d.Turn] = true
+			if waitsBehind(s, d.Turn, i, seen) {
+				return true
+			}
+		}
+	}
+	return false
 }

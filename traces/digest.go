@@ -13,17 +13,23 @@ import (
 // Digest names a trace by what it holds: two traces with the same sessions, turns, dependencies and content have the
 // same digest, wherever they came from. It is 12 hexadecimal digits.
 func (t *Trace) Digest() string {
+	d, _ := Digest(t) // memory can be read
+	return d
+}
+
+// Digest is the digest of the trace that a source would be in memory.
+func Digest(src Source) (string, error) {
+	a := src.About()
 	d := digester{h: sha256.New()}
-	d.numbers(int64(t.Tree.Len()), int64(len(t.Sessions)))
-	for i := range t.Tree.Len() {
-		s := t.Tree.Stream(prefix.StreamID(i))
+	d.numbers(int64(a.Tree.Len()), int64(a.Sessions))
+	for i := range a.Tree.Len() {
+		s := a.Tree.Stream(prefix.StreamID(i))
 		d.numbers(int64(s.Parent), int64(s.ForkAt))
 	}
-	for _, m := range t.Models {
+	for _, m := range a.Models {
 		d.text(m)
 	}
-	for i := range t.Sessions {
-		s := &t.Sessions[i]
+	err := Each(src, func(_ int32, s *Session) error {
 		d.text(s.Name)
 		d.numbers(s.StartNS, int64(s.Group), int64(s.Threads), int64(len(s.Turns)), int64(len(s.Deps)))
 		for j := range s.Turns {
@@ -34,8 +40,9 @@ func (t *Trace) Digest() string {
 		for _, x := range s.Deps {
 			d.numbers(int64(x.Turn), int64(x.On), x.DelayNS)
 		}
-	}
-	return hex.EncodeToString(d.h.Sum(nil)[:6])
+		return nil
+	})
+	return hex.EncodeToString(d.h.Sum(nil)[:6]), err
 }
 
 type digester struct {

@@ -16,7 +16,7 @@ type Preset struct {
 	Source string // where the laws and their parameters come from
 	Knobs  []Knob
 
-	generate func(*generation) error
+	prepare func(*generation) (plan, error)
 }
 
 // Presets returns all presets in the order of the documentation. The result is the caller's.
@@ -54,26 +54,62 @@ func Generate(preset string, seed uint64, params Params) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &generation{
-		seed:  seed,
-		knobs: knobs,
-		notes: map[string]int64{},
-		trace: &Trace{Name: p.Name, Tree: &prefix.Tree{}, Models: []string{"generated"}},
+	g, sessions, err := p.begin(seed, knobs, &growth{tree: &prefix.Tree{}})
+	if err != nil {
+		return nil, err
 	}
-	if err := p.generate(g); err != nil {
-		return nil, fmt.Errorf("preset %s: %w", p.Name, err)
+	tr := &Trace{Name: p.Name, Tree: g.streams.tree, Models: []string{generatedModel}, Groups: g.groups, Sessions: make([]Session, sessions.n)}
+	for i := range tr.Sessions {
+		tr.Sessions[i] = sessions.make(i)
 	}
-	g.report(p.Name)
-	return g.trace, nil
+	tr.Report = g.report(p.Name, sessions.n, int64(tr.Turns()))
+	return tr, nil
 }
 
-// generation is one call of Generate at work.
-type generation struct {
-	seed  uint64
-	knobs Params
-	notes map[string]int64
-	trace *Trace
+const generatedModel = "generated"
+
+// begin makes what the sessions of one trace have in common.
+func (p *Preset) begin(seed uint64, knobs Params, s *growth) (*generation, plan, error) {
+	g := &generation{seed: seed, knobs: knobs, notes: map[string]int64{}, streams: s}
+	sessions, err := p.prepare(g)
+	if err != nil {
+		return nil, plan{}, fmt.Errorf("preset %s: %w", p.Name, err)
+	}
+	return g, sessions, nil
 }
+
+// plan is what a preset will make.
+type plan struct {
+	n    int
+	make func(i int) Session // session i; called for every one in order
+}
+
+// generation is one trace at work.
+type generation struct {
+	seed    uint64
+	knobs   Params
+	notes   map[string]int64
+	streams *growth
+	groups  []string
+}
+
+// growth numbers the streams of a trace as they come into being. The first time it grows the tree; sessions that are
+// made again get the numbers that they had.
+type growth struct {
+	tree  *prefix.Tree
+	again bool
+	next  prefix.StreamID // when made again
+}
+
+func (s *growth) fork(p prefix.Prefix) prefix.StreamID {
+	if !s.again {
+		return s.tree.Fork(p)
+	}
+	s.next++
+	return s.next - 1
+}
+
+func (s *growth) root() prefix.StreamID { return s.fork(prefix.Prefix{Stream: prefix.None}) }
 
 // knob returns a declared knob's value. A name that is not declared is a fault of the preset's code.
 func (g *generation) knob(name string) Value {
@@ -103,13 +139,11 @@ func (g *generation) checkTurns(turns float64, knobs string) error {
 	return nil
 }
 
-func (g *generation) report(preset string) {
-	r := &g.trace.Report
-	r.Format = "generated:" + preset
-	r.Sessions = int64(len(g.trace.Sessions))
-	r.Turns = int64(g.trace.Turns())
+func (g *generation) report(preset string, sessions int, turns int64) Report {
+	r := Report{Format: "generated:" + preset, Sessions: int64(sessions), Turns: turns}
 	for note, n := range g.notes {
 		r.Notes = append(r.Notes, NoteCount{note, n})
 	}
 	slices.SortFunc(r.Notes, func(a, b NoteCount) int { return cmp.Compare(a.Note, b.Note) })
+	return r
 }

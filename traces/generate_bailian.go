@@ -20,17 +20,17 @@ var gapLaws = map[string]mixture{
 	"copilot":  {{1, lognormal{.166, 2.6}}},
 }
 
-// generateBailian makes a production coding agent's sessions: most have one turn, few have very many.
-func generateBailian(g *generation) error {
+// prepareBailian makes a production coding agent's sessions: most have one turn, few have very many.
+func prepareBailian(g *generation) (plan, error) {
 	n := int(g.int("sessions"))
 	tail := g.float("tail_continuation")
 	expected := 1 + float64((1-g.float("single_turn_share"))*min(5+.1/(1-tail), g.float("turn_cap")))
 	if err := g.checkTurns(float64(n)*expected, "sessions, tail_continuation or turn_cap"); err != nil {
-		return err
+		return plan{}, err
 	}
 	systems, err := g.systemPool()
 	if err != nil {
-		return err
+		return plan{}, err
 	}
 	limit := g.int("context_limit")
 	rules := contextRules{
@@ -39,41 +39,52 @@ func generateBailian(g *generation) error {
 		compaction: g.law("compact_tokens", "compact_sigma"),
 		strip:      g.float("thinking_strip"),
 	}
-	roots := make([]prefix.Prefix, n) // the system prompt of every session
-	for i := range n {
+	live := make([]liveContext, min(n, int(g.int("fork_window"))))
+	return plan{n, func(i int) Session {
 		d := g.dice(i)
 		var c conversation
-		b := sessionBuilder{tree: g.trace.Tree}
+		b := sessionBuilder{streams: g.streams}
 		first := g.law("first_tokens", "first_sigma")
 		if d.u(drawFirst, 0, 0) < g.float("large_first_share") {
 			first = g.law("large_first_tokens", "large_first_sigma")
 		}
 		added := first.at(d.u(drawFirst, 0, 1))
 		if i > 0 && d.u(drawFork, 0, 0) < g.float("fork_share") {
-			from, root := g.liveContext(d, i)
-			roots[i] = roots[root]
+			from, system := pickLive(live, d, i)
+			rules.system = system
 			added = min(g.bailianAppend(d, 1), float64(rules.compactAt/2))
 			from.Tokens = min(from.Tokens, rules.compactAt-int32(added)-1)
 			c = b.open(from)
 			g.notes["session forked from another's context"]++
 		} else {
-			roots[i] = systems.pick(d.u(drawPrefix, 0, 0))
-			c = b.open(roots[i])
+			rules.system = systems.pick(d.u(drawPrefix, 0, 0))
+			c = b.open(rules.system)
 		}
-		rules.system = roots[i]
 		prompt := c.end() + clampTokens(added, 1, rules.compactAt-c.end())
 		g.bailianTurns(&b, &c, &rules, d, prompt)
-		g.trace.Sessions = append(g.trace.Sessions, b.finish(fmt.Sprintf("s%06d", i), -1))
-	}
-	return nil
+		live[i%len(live)].keep(rules.system, b.turns)
+		return b.finish(fmt.Sprintf("s%06d", i), -1)
+	}}, nil
 }
 
-// liveContext is the content that session i forks: the prompt of a turn of one of the fork_window sessions before it.
-func (g *generation) liveContext(d dice, i int) (prefix.Prefix, int) {
-	window := min(i, int(g.int("fork_window")))
-	from := i - 1 - d.pick(drawFork, 0, 1, window)
-	turns := g.trace.Sessions[from].Turns
-	return turns[d.pick(drawFork, 0, 2, len(turns))].Prompt, from
+// liveContext is what a later session may fork of a session.
+type liveContext struct {
+	system  prefix.Prefix
+	prompts []prefix.Prefix // of its turns
+}
+
+func (c *liveContext) keep(system prefix.Prefix, turns []Turn) {
+	c.system, c.prompts = system, c.prompts[:0]
+	for i := range turns {
+		c.prompts = append(c.prompts, turns[i].Prompt)
+	}
+}
+
+// pickLive is the content that session i forks: the prompt of a turn of one of the sessions before it, of which live
+// holds the last, each at its number modulo their count.
+func pickLive(live []liveContext, d dice, i int) (from, system prefix.Prefix) {
+	session := &live[(i-1-d.pick(drawFork, 0, 1, min(i, len(live))))%len(live)]
+	return session.prompts[d.pick(drawFork, 0, 2, len(session.prompts))], session.system
 }
 
 // bailianAppend draws what a turn adds to the prompt besides the previous output.

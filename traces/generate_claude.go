@@ -37,41 +37,38 @@ type claudeCode struct {
 	groupStreams    map[[2]int]prefix.Prefix // content of (stream of the system prompt, group), made on first use
 }
 
-// generateClaudeCode makes the long sessions of one person's coding agent: fresh or resumed contexts, tool steps in
+// prepareClaudeCode makes the long sessions of one person's coding agent: fresh or resumed contexts, tool steps in
 // user turns, compactions, edited histories and subagents.
-func generateClaudeCode(g *generation) error {
+func prepareClaudeCode(g *generation) (plan, error) {
 	n := int(g.int("sessions"))
 	expected := min(g.law("turns_median", "turns_sigma").mean(), g.float("turn_cap"))
 	agentTurns := float64(g.float("subagents") * g.float("subagent_requests"))
 	if err := g.checkTurns(float64(n)*(expected+agentTurns), "sessions, turns_median or subagents"); err != nil {
-		return err
+		return plan{}, err
 	}
 	limit := g.int("context_limit")
 	if group := g.int("group_tokens"); group > limit/4 {
-		return fmt.Errorf("group_tokens = %d is over a quarter of context_limit = %d: lower it or raise the limit", group, limit)
+		return plan{}, fmt.Errorf("group_tokens = %d is over a quarter of context_limit = %d: lower it or raise the limit", group, limit)
 	}
 	systems, err := g.systemPool()
 	if err != nil {
-		return err
+		return plan{}, err
 	}
 	// A subagent's first prompt is mostly its type's system prompt; the rest is its task.
 	start := lognormal{.87 * g.float("subagent_start_tokens"), .1}
 	cc := claudeCode{
 		generation:   g,
 		systems:      systems,
-		agents:       newPool(g.trace.Tree, subagentTypes, 1, start, limit/4),
+		agents:       newPool(g.streams, subagentTypes, 1, start, limit/4),
 		groups:       zipf(g.int("groups"), g.float("group_zipf")),
 		groupStreams: map[[2]int]prefix.Prefix{},
 	}
 	if g.int("group_tokens") > 0 {
 		for i := range g.int("groups") {
-			g.trace.Groups = append(g.trace.Groups, fmt.Sprintf("repository%03d", i))
+			g.groups = append(g.groups, fmt.Sprintf("repository%03d", i))
 		}
 	}
-	for i := range n {
-		g.trace.Sessions = append(g.trace.Sessions, cc.session(i))
-	}
-	return nil
+	return plan{n, cc.session}, nil
 }
 
 // claudeSession is one session at work.
@@ -87,7 +84,7 @@ type claudeSession struct {
 func (cc *claudeCode) session(i int) Session {
 	d := cc.dice(i)
 	s := claudeSession{
-		sessionBuilder: sessionBuilder{tree: cc.trace.Tree},
+		sessionBuilder: sessionBuilder{streams: cc.streams},
 		cc:             cc,
 		d:              d,
 		append:         exact.LogNormal(1, cc.float("append_session_sigma"), d.u(drawSessionAppend, 0, 0)),
@@ -122,7 +119,7 @@ func (cc *claudeCode) system(d dice) (prefix.Prefix, int32) {
 	at := [2]int{int(system.Stream), group}
 	content, ok := cc.groupStreams[at]
 	if !ok {
-		content = prefix.Prefix{Stream: cc.trace.Tree.Fork(system), Tokens: system.Tokens + tokens}
+		content = prefix.Prefix{Stream: cc.streams.fork(system), Tokens: system.Tokens + tokens}
 		cc.groupStreams[at] = content
 	}
 	return content, int32(group)

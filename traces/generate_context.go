@@ -42,7 +42,7 @@ func (g *generation) systemPool() (pool, error) {
 		return pool{}, fmt.Errorf("prefix_tokens = %d is over a quarter of context_limit = %d: lower it or raise the limit",
 			size, g.int("context_limit"))
 	}
-	return newPool(g.trace.Tree, g.int("prefixes"), g.float("prefix_zipf"), g.law("prefix_tokens", "prefix_sigma"),
+	return newPool(g.streams, g.int("prefixes"), g.float("prefix_zipf"), g.law("prefix_tokens", "prefix_sigma"),
 		quarter), nil
 }
 

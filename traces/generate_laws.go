@@ -134,11 +134,11 @@ type pool struct {
 	prefixes   []prefix.Prefix
 }
 
-// newPool adds n root streams to the tree. Sizes are not draws: the most popular prompt has the law's mean, the others
+// newPool makes n root streams. Sizes are not draws: the most popular prompt has the law's mean, the others
 // are quantiles in golden-ratio order, so that popular ones cover the law evenly and a workload's mean prompt does not
 // hang on the luck of a few draws that all sessions share. No size exceeds limit; a median of 0 means that there are
 // no shared prompts.
-func newPool(tree *prefix.Tree, n int32, s float64, size lognormal, limit int32) pool {
+func newPool(streams *growth, n int32, s float64, size lognormal, limit int32) pool {
 	const golden = 0.6180339887498949
 	p := pool{popularity: zipf(n, s), prefixes: make([]prefix.Prefix, n)}
 	tokens := size.mean()
@@ -146,7 +146,7 @@ func newPool(tree *prefix.Tree, n int32, s float64, size lognormal, limit int32)
 	for i := range p.prefixes {
 		p.prefixes[i] = prefix.Prefix{Stream: prefix.None}
 		if size.median > 0 {
-			p.prefixes[i] = prefix.Prefix{Stream: tree.Root(), Tokens: clampTokens(tokens, 1, limit)}
+			p.prefixes[i] = prefix.Prefix{Stream: streams.root(), Tokens: clampTokens(tokens, 1, limit)}
 		}
 		if u += golden; u >= 1 {
 			u--

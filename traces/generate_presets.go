@@ -6,8 +6,8 @@ var presets = []Preset{
 		Name: "bailian-agentic",
 		Doc: "A production coding agent: most sessions have one turn, few have very many; popular system prompts; some sessions fork another's context. " +
 			"Reuse within and between sessions agrees with what was published of such clusters.",
-		Source:   "family A1 of the workload survey; SMetric's findings on the Bailian coder cluster; append law from Claude Code traces",
-		generate: generateBailian,
+		Source:  "family A1 of the workload survey; SMetric's findings on the Bailian coder cluster; append law from Claude Code traces",
+		prepare: prepareBailian,
 		Knobs: []Knob{
 			whole("sessions", 2000, 1, 1_000_000, "sessions", "number of sessions"),
 			decimal("single_turn_share", .85, 0, 1, "fraction", "sessions with one turn; 0.9026 is the raw cluster mix"),
@@ -45,8 +45,8 @@ var presets = []Preset{
 		Name: "claude-code",
 		Doc: "One person's coding agent: long sessions of tool steps in user turns, fresh or resumed contexts, compactions, edited histories and " +
 			"subagents that block their parent.",
-		Source:   "family A2 of the workload survey, measured on 710 Claude Code sessions (kv-cache-tester)",
-		generate: generateClaudeCode,
+		Source:  "family A2 of the workload survey, measured on 710 Claude Code sessions (kv-cache-tester)",
+		prepare: prepareClaudeCode,
 		Knobs: []Knob{
 			whole("sessions", 500, 1, 200_000, "sessions", "number of sessions"),
 			whole("turns_median", 45, 2, 10_000, "turns", "median turns of the root thread"),
@@ -94,8 +94,8 @@ var presets = []Preset{
 		Name: "swe-rollout",
 		Doc: "One step of reinforcement learning on software tasks: prompts x samples released together, samples of a prompt share its task text and its difficulty, " +
 			"short tool gaps, a hard context limit.",
-		Source:   "family B of the workload survey; DualPath's DeepSeek trajectories (60 turns at 32K, 106 at 48K, 157 at 64K), ThunderAgent, Continuum",
-		generate: generateRollout,
+		Source:  "family B of the workload survey; DualPath's DeepSeek trajectories (60 turns at 32K, 106 at 48K, 157 at 64K), ThunderAgent, Continuum",
+		prepare: prepareRollout,
 		Knobs: []Knob{
 			whole("prompts", 64, 1, 100_000, "prompts", "tasks of the step; one group each"),
 			whole("samples", 8, 1, 10_000, "sessions", "sessions of each prompt"),
@@ -125,8 +125,8 @@ var presets = []Preset{
 		Name: "bench",
 		Doc: "What `vllm bench serve` sends: independent prompts with lengths in a range behind an optional shared prefix. " +
 			"The scenario's arrivals make of them a request rate or a number of concurrent clients.",
-		Source:   "vLLM's random and prefix-repetition data sets",
-		generate: generateBench,
+		Source:  "vLLM's random and prefix-repetition data sets",
+		prepare: prepareBench,
 		Knobs: []Knob{
 			whole("sessions", 1000, 1, 5_000_000, "sessions", "number of prompts (or of conversations, with turns)"),
 			whole("turns", 1, 1, 10_000, "turns", "turns of each session; every turn adds another input"),
@@ -139,10 +139,10 @@ var presets = []Preset{
 		},
 	},
 	{
-		Name:     "steady",
-		Doc:      "Equal sessions without randomness: a shared prefix and a context that grows by a fixed amount to a limit. The working set is known exactly.",
-		Source:   "acceptance case of the concurrency cliff",
-		generate: generateSteady,
+		Name:    "steady",
+		Doc:     "Equal sessions without randomness: a shared prefix and a context that grows by a fixed amount to a limit. The working set is known exactly.",
+		Source:  "acceptance case of the concurrency cliff",
+		prepare: prepareSteady,
 		Knobs: []Knob{
 			whole("sessions", 12, 1, 1_000_000, "sessions", "number of sessions"),
 			whole("turns", 40, 1, 100_000, "turns", "turns of each session"),

@@ -28,7 +28,7 @@ func (c *conversation) key() uint64 { return uint64(c.thread)<<32 | uint64(c.num
 
 // sessionBuilder collects the turns of one session.
 type sessionBuilder struct {
-	tree    *prefix.Tree
+	streams *growth
 	turns   []Turn
 	deps    []Dep
 	threads int32
@@ -37,14 +37,14 @@ type sessionBuilder struct {
 // open starts a thread whose content begins as a copy of p. The thread gets a stream of its own, so that nobody else
 // writes where its outputs go.
 func (b *sessionBuilder) open(p prefix.Prefix) conversation {
-	c := conversation{thread: b.threads, last: -1, prompt: prefix.Prefix{Stream: b.tree.Fork(p), Tokens: p.Tokens}}
+	c := conversation{thread: b.threads, last: -1, prompt: prefix.Prefix{Stream: b.streams.fork(p), Tokens: p.Tokens}}
 	b.threads++
 	return c
 }
 
 // rewind makes the thread continue from p instead of its own end: what came after p is forgotten.
 func (b *sessionBuilder) rewind(c *conversation, p prefix.Prefix) {
-	c.prompt = prefix.Prefix{Stream: b.tree.Fork(p), Tokens: p.Tokens}
+	c.prompt = prefix.Prefix{Stream: b.streams.fork(p), Tokens: p.Tokens}
 	c.output = 0
 }
 
