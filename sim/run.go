@@ -92,7 +92,6 @@ func (r *run) setUp() {
 	r.layOut()
 	r.formerReach = make([]int32, len(r.turns))
 	r.replicas = make([]replica, c.Replicas)
-	r.history.here, r.history.lost = make([][]int32, c.Replicas), make([][]int32, c.Replicas)
 	r.faults.conditions = make([]condition, c.Replicas)
 	for i := range r.replicas {
 		p := &r.replicas[i]

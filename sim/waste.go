@@ -6,63 +6,124 @@ import (
 	"github.com/sluice-sim/sluice/results"
 )
 
-// history is what content was ever computed, in whole blocks: by stream, the end of the part that was registered
-// somewhere, since computation goes from the head of a stream on.
+// history is what content was ever computed, in whole blocks: for every stream the end of the part that was registered
+// somewhere, since computation goes from the head of a stream on, and the same for each replica that ever held some of it.
 type history struct {
-	anywhere []int32
-	who      [][]int32 // by stream, the replicas that ever held some of it
-	here     [][]int32 // by replica, since it started
-	lost     [][]int32 // by replica, before that
+	streams []computedStream
+	wide    [][]int32 // by replica: 1 + its place among the holders
 }
+
+type computedStream struct {
+	anywhere int32
+	wide     int32 // place in history.wide, 0 for none
+	holders  []holder
+}
+
+// holder is what one replica computed of a stream: since it started, and before that.
+type holder struct{ replica, here, lost int32 }
+
+// manyHolders is how many holders of a stream are looked through one by one.
+const manyHolders = 16
 
 // restarted notes that replica i lost all that it held.
 func (h *history) restarted(i int32) {
-	for s, hi := range h.here[i] {
-		if hi > 0 {
-			h.lost[i] = raise(h.lost[i], prefix.StreamID(s), hi)
+	for s := range h.streams {
+		if x := h.find(i, prefix.StreamID(s)); x != nil {
+			x.here, x.lost = 0, max(x.here, x.lost)
 		}
 	}
-	clear(h.here[i])
 }
 
-func (h *history) computed(replica int32, s prefix.StreamID, hi int32) {
-	h.anywhere = raise(h.anywhere, s, hi)
-	if e := h.here[replica]; int(s) >= len(e) || e[s] == 0 {
-		for int(s) >= len(h.who) {
-			h.who = append(h.who, nil)
-		}
-		h.who[s] = append(h.who[s], replica)
+// find is what replica i computed of stream s; nil if nothing.
+func (h *history) find(i int32, s prefix.StreamID) *holder {
+	if int(s) >= len(h.streams) {
+		return nil
 	}
-	h.here[replica] = raise(h.here[replica], s, hi)
-}
-
-// holders are the replicas that ever held some of the stream that block at of a path belongs to; one that restarted may
-// be there twice.
-func (h *history) holders(path []prefix.Segment, at int32) []int32 {
-	for _, s := range path {
-		if at < s.Hi {
-			return h.who[s.Stream]
+	x := &h.streams[s]
+	if x.wide > 0 {
+		if at := h.wide[x.wide][i]; at > 0 {
+			return &x.holders[at-1]
+		}
+		return nil
+	}
+	for k := range x.holders {
+		if x.holders[k].replica == i {
+			return &x.holders[k]
 		}
 	}
 	return nil
 }
 
-func raise(ends []int32, s prefix.StreamID, hi int32) []int32 {
-	for int(s) >= len(ends) {
-		ends = append(ends, 0)
+// computed notes that replica i registered blocks up to hi of stream s; there are so many replicas in all.
+func (h *history) computed(i int32, s prefix.StreamID, hi int32, replicas int) {
+	for int(s) >= len(h.streams) {
+		h.streams = append(h.streams, computedStream{})
 	}
-	ends[s] = max(ends[s], hi)
-	return ends
+	if x := h.find(i, s); x != nil {
+		x.here = max(x.here, hi)
+	} else {
+		h.add(holder{replica: i, here: hi}, s, replicas)
+	}
+	h.streams[s].anywhere = max(h.streams[s].anywhere, hi)
 }
 
-// reach is how many leading blocks of path, at most limit, were ever computed.
-func reach(ends []int32, path []prefix.Segment, limit int32) int32 {
-	for _, s := range path {
-		end := int32(0)
-		if int(s.Stream) < len(ends) {
-			end = ends[s.Stream]
+func (h *history) add(x holder, s prefix.StreamID, replicas int) {
+	st := &h.streams[s]
+	st.holders = append(st.holders, x)
+	switch n := len(st.holders); {
+	case st.wide > 0:
+		h.wide[st.wide][x.replica] = int32(n)
+	case n > manyHolders:
+		if len(h.wide) == 0 {
+			h.wide = append(h.wide, nil)
 		}
-		if hi := min(s.Hi, limit); end < hi {
+		st.wide = int32(len(h.wide))
+		table := make([]int32, replicas)
+		for k, y := range st.holders {
+			table[y.replica] = int32(k + 1)
+		}
+		h.wide = append(h.wide, table)
+	}
+}
+
+// holders are the replicas that ever held some of the stream that block at of a path belongs to.
+func (h *history) holders(path []prefix.Segment, at int32) []holder {
+	for _, s := range path {
+		if at < s.Hi {
+			return h.streams[s.Stream].holders
+		}
+	}
+	return nil
+}
+
+// anywhere is how far stream s was ever computed, in blocks.
+func (h *history) anywhere(s prefix.StreamID) int32 {
+	if int(s) >= len(h.streams) {
+		return 0
+	}
+	return h.streams[s].anywhere
+}
+
+// here is anywhere on replica i, since it started.
+func (h *history) here(i int32, s prefix.StreamID) int32 {
+	if x := h.find(i, s); x != nil {
+		return x.here
+	}
+	return 0
+}
+
+// lost is anywhere on replica i, before it last started.
+func (h *history) lost(i int32, s prefix.StreamID) int32 {
+	if x := h.find(i, s); x != nil {
+		return x.lost
+	}
+	return 0
+}
+
+// reach is how many leading blocks of path, at most limit, were computed if each stream was up to an end.
+func reach(end func(prefix.StreamID) int32, path []prefix.Segment, limit int32) int32 {
+	for _, s := range path {
+		if end, hi := end(s.Stream), min(s.Hi, limit); end < hi {
 			return max(end, s.Lo)
 		} else if hi == limit {
 			return limit
@@ -120,7 +181,8 @@ func (r *run) assignWaste(i int32, x *attempt, hitTokens int32) {
 	r.lookAtWriters(i, x)
 	b := r.cfg.Engine.BlockTokens
 	limit, at := x.prompt.Tokens/b, hitTokens/b
-	end := reach(r.history.anywhere, x.path, limit)
+	h := &r.history
+	end := reach(h.anywhere, x.path, limit)
 	if end <= at {
 		return
 	}
@@ -130,15 +192,17 @@ func (r *run) assignWaste(i int32, x *attempt, hitTokens int32) {
 			at += n
 		}
 	}
+	here := func(s prefix.StreamID) int32 { return h.here(i, s) }
+	lost := func(s prefix.StreamID) int32 { return h.lost(i, s) }
 	give(x.before/b, results.CauseRetry)
-	give(reach(r.history.here[i], x.path, limit), results.CauseEvicted)
-	give(reach(r.history.lost[i], x.path, limit), results.CauseRestarted)
+	give(reach(here, x.path, limit), results.CauseEvicted)
+	give(reach(lost, x.path, limit), results.CauseRestarted)
 	if at < end {
 		resident := int32(0)
-		for _, j := range r.history.holders(x.path, at) {
-			if j != i {
-				r.lookFrom(j, i)
-				hits, _ := r.replicas[j].loop.Pool().Lookup(x.path, end)
+		for _, y := range h.holders(x.path, at) {
+			if y.replica != i && resident < end {
+				r.lookFrom(y.replica, i)
+				hits, _ := r.replicas[y.replica].loop.Pool().Lookup(x.path, end)
 				resident = max(resident, hits)
 			}
 		}
