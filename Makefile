@@ -5,7 +5,7 @@ STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 # Packages that start goroutines.
 RACE_PACKAGES = ./cmd/... ./figures/... ./gateway/... ./results/... ./traces/...
 
-.PHONY: build demo test lint race fuzz bench accuracy routers determinism clean
+.PHONY: build demo test lint race e2e fuzz bench accuracy routers determinism clean
 
 # The program.
 build:
@@ -29,6 +29,10 @@ lint:
 
 race:
 	$(GO) test -race $(RACE_PACKAGES)
+
+# The official npm clients against the fake engine and the gateway. Needs node 20 or later and, the first time, a package registry.
+e2e:
+	SLUICE_E2E=1 $(GO) test -count=1 -v ./e2e
 
 # Every fuzz target for FUZZTIME.
 fuzz:

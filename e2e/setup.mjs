@@ -1,0 +1,41 @@
+// What the tests of every client share: where the servers are, and what the engines say of themselves.
+import assert from "node:assert/strict";
+
+// BASE is the server that clients talk to; ENGINES are the engines that compute, the same or behind it.
+export const BASE = process.env.SLUICE_E2E_BASE;
+export const ENGINES = process.env.SLUICE_E2E_ENGINES.split(",");
+export const MODEL = process.env.SLUICE_E2E_MODEL;
+
+// figure is a figure of vLLM's metrics, summed over the engines.
+export async function figure(name, label = "") {
+  let sum = 0;
+  for (const engine of ENGINES) {
+    const text = await (await fetch(`${engine}/metrics`)).text();
+    for (const line of text.split("\n")) {
+      if (line.startsWith(`vllm:${name}{`) && line.includes(label)) sum += Number(line.slice(line.lastIndexOf(" ") + 1));
+    }
+  }
+  return sum;
+}
+
+export const aborted = () => figure("request_success_total", 'finished_reason="abort"');
+
+// settled waits until no engine computes anything, at most a second: that is how long a client's leaving may take to arrive.
+export async function settled() {
+  const until = Date.now() + 1000;
+  let busy;
+  do {
+    busy = (await figure("num_requests_running")) + (await figure("num_requests_waiting"));
+    if (busy === 0) return;
+    await new Promise((done) => setTimeout(done, 20));
+  } while (Date.now() < until);
+  assert.equal(busy, 0, "requests are still computed for a client that has gone");
+}
+
+// conversation is a first turn long enough to fill some blocks.
+export function conversation(about) {
+  return [
+    { role: "system", content: "You are a terse assistant that answers in words of three letters. ".repeat(8) },
+    { role: "user", content: `Tell me about ${about}.` },
+  ];
+}
