@@ -23,7 +23,8 @@ func modelsCommand() *cobra.Command {
 				return printCard(cmd, latency.ModelJSON, args[0])
 			}
 			s := &sheet{columns: []column{{Key: "name"}, {Key: "aliases"}, {Key: "kind"}, {Key: "params_total", Title: "parameters"},
-				{Key: "params_active", Title: "active"}, {Key: "layers"}, {Key: "experts"}, {Key: "kv_bytes_per_token", Title: "KV bytes/token"}, {Key: "source"}}}
+				{Key: "params_active", Title: "active"}, {Key: "layers"}, {Key: "experts"}, {Key: "kv_bytes_per_token", Title: "KV bytes/token"},
+				{Key: "source"}}}
 			for _, m := range latency.Models() {
 				kv, err := m.KVBytes("bf16", 1)
 				if err != nil {
@@ -47,7 +48,8 @@ func gpusCommand() *cobra.Command {
 		Use:   "gpus [NAME]",
 		Short: "List the GPU cards, or print one to edit",
 		Long: `gpus lists the embedded GPU cards. cluster.gpu takes a name or an alias (case and punctuation do not matter), or a .json
-file. With a NAME it prints that card as such a file, to edit and to give to --gpu-card. The status says whether the step-time coefficients were fitted to measured kernels or derived.`,
+file. With a NAME it prints that card as such a file, to edit and to give to --gpu-card. The status says whether the step-time
+coefficients were fitted to measured kernels or derived.`,
 		Example:           "  sluice gpus\n  sluice gpus --json\n  sluice gpus h100 > card.json",
 		Args:              argsNamed("[NAME]"),
 		ValidArgsFunction: completeGPU,
@@ -55,10 +57,12 @@ file. With a NAME it prints that card as such a file, to edit and to give to --g
 			if len(args) == 1 {
 				return printCard(cmd, latency.GPUJSON, args[0])
 			}
-			s := &sheet{columns: []column{{Key: "name"}, {Key: "aliases"}, {Key: "hbm_gb", Title: "HBM GB"}, {Key: "hbm_tb_per_s", Title: "HBM TB/s"},
+			s := &sheet{columns: []column{{Key: "name"}, {Key: "aliases"}, {Key: "hbm_gb", Title: "HBM GB"},
+				{Key: "hbm_tb_per_s", Title: "HBM TB/s"},
 				{Key: "bf16_tflops", Title: "bf16 TFLOP/s"}, {Key: "attention_backend", Title: "attention"}, {Key: "status"}, {Key: "source"}}}
 			for _, g := range latency.GPUs() {
-				s.add(g.Name, strings.Join(g.Aliases, " "), g.Spec.HBMBytes/1e9, g.Spec.HBMRate/1e12, scaled(g.Spec.PeakBF16, 1e-12), g.Backend, g.Status, g.Source)
+				s.add(g.Name, strings.Join(g.Aliases, " "), g.Spec.HBMBytes/1e9, g.Spec.HBMRate/1e12, scaled(g.Spec.PeakBF16, 1e-12), g.Backend,
+					g.Status, g.Source)
 			}
 			if out.text() {
 				s = s.without("source")

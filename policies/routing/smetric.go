@@ -8,9 +8,10 @@ import (
 
 // Reads resident prefixes, the ledger's queued prefill tokens with their attention moment, decode tokens, the number of
 // requests, the history of the thread and, with the decode mask, the progress of decodes. Keeps a counter for ties, and the
-// replicas in groups of equal hits, in the order of what the spill score rests on. The home is the lowest replica among equal hits; equal spill scores are taken in turn.
-// Source: arXiv 2607.08565 and a public evaluation harness of it; spec: policies 3.11. The rescue from a global store is
-// not here.
+// replicas in groups of equal hits, in the order of what the spill score rests on. The home is the lowest replica among equal
+// hits; equal spill scores are taken in turn.
+// Source: arXiv 2607.08565 and a public evaluation harness of it; spec: policies 3.11. There is no global store, and so no
+// rescue from one: no fact says what a store holds.
 
 // SMetric declares the session-centric router with the choices of its co-located deployment.
 func SMetric() policies.Declaration {
@@ -60,7 +61,8 @@ func smetricDeclaration(name, doc string, gate smetricGate, spill smetricSpill) 
 		NeedsWith: smetricSignals,
 		Missing: "Without a sample the turns in flight count. Without KV events a thread's last turn is taken to be resident where it went, and nothing else. " +
 			"Without a prefill rate the budget gates judge by overload, of queued tokens alone, and the decode mask is off; without the context at which attention doubles, attention costs nothing. " +
-			"Without progress a decode counts as having produced one token.",
+			"Without progress a decode counts as having produced one token. " +
+			"The rescue of a follow-up from a global store, which the paper's co-located deployment has on, is not built: there is no global store, and no fact that says what one holds. Nothing here stands in for it.",
 		Knobs: []policies.Knob{
 			{Name: "gate", Kind: policies.EnumKnob, Default: policies.Value{Text: gateNames[gate]}, Enum: gateNames, Doc: "what must hold of the home for a turn to stay"},
 			{Name: "spill", Kind: policies.EnumKnob, Default: policies.Value{Text: spillNames[spill]}, Enum: spillNames, Doc: "what the others are chosen by"},
