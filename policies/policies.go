@@ -206,7 +206,7 @@ const (
 	BestScore                // routed to the best score
 	Sampled                  // routed by a weighted draw
 	HomeHit                  // routed to the longest resident prefix
-	Spilled                  // moved away from the longest resident prefix
+	Spilled                  // routed by score because the longest resident prefix is where there is no room
 	Predicted                // routed to the smallest predicted completion time
 	LoadBound                // routed away from its place, which is over its bound of load
 	Imbalanced               // routed by load because the loads are too far apart

@@ -144,6 +144,7 @@ func answered(f *policies.Fact, value string) string {
 // route tells where the attempt went and how the replicas compared.
 func (x *story) route(e *event) {
 	x.say("At %s it went to replica %d: %s.", at(e.now), e.command.Replica, because(e.command.Reason))
+	x.spill(e)
 	form := &x.log.header.Scores
 	switch {
 	case len(e.scores) > 0:

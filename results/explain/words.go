@@ -46,7 +46,7 @@ var meaning = map[policies.Reason]string{
 	policies.BestScore:         "the best score",
 	policies.Sampled:           "a weighted draw",
 	policies.HomeHit:           "the longest resident prefix",
-	policies.Spilled:           "away from the longest resident prefix",
+	policies.Spilled:           "by score, since its home is over its limit",
 	policies.Predicted:         "the smallest predicted completion time",
 }
 
