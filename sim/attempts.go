@@ -26,7 +26,7 @@ const attemptBits = 20
 type attempt struct {
 	id           policies.AttemptID
 	generation   uint32 // of the slot; tells stale timers apart
-	turn         int32
+	turn         turnRef
 	stage        stage
 	gone         bool // the client no longer waits for it
 	aborting     bool // the engine has been told to abort it
@@ -45,12 +45,12 @@ type attempt struct {
 func (r *run) attemptOf(id policies.AttemptID) int32 { return int32(id & (1<<attemptBits - 1)) }
 
 // arrive sends a turn's next attempt to the gate.
-func (r *run) arrive(turn int32, now int64) {
-	t := &r.turns[turn]
+func (r *run) arrive(turn turnRef, now int64) {
+	t := r.turn(turn)
 	if t.ended {
 		return
 	}
-	ss := &r.sessions[t.session]
+	ss := &r.sessions[turn.session]
 	rec := r.traceTurn(turn)
 	t.attempts++
 	stream := r.stream(ss, rec.Prompt.Stream)
@@ -71,13 +71,11 @@ func (r *run) arrive(turn int32, now int64) {
 	x.before = before
 	x.lastToken = results.Missing
 	x.row = results.Turn{
-		Session: t.session, Thread: rec.Thread, Number: rec.Number, Attempt: t.attempts, Class: ss.class, Group: ss.row.Group,
+		Session: ss.row.Session, Thread: rec.Thread, Number: rec.Number, Attempt: t.attempts, Class: ss.class, Group: ss.row.Group,
 		Replica: -1, PrefillReplica: -1, ArrivalPS: now, AdmittedPS: results.Missing, SentPS: results.Missing,
 		ScheduledPS: results.Missing, FirstTokenPS: results.Missing, DonePS: results.Missing, PromptTokens: rec.Prompt.Tokens,
 		ITLMaxPS: results.Missing, ToolGapPS: t.gapPS, IdleTTFTPS: results.Missing, IdleTPOTPS: results.Missing,
-	}
-	if r.cfg.Ceiling != nil {
-		x.row.CeilingTokens = r.cfg.Ceiling[t.session][t.index]
+		CeilingTokens: t.ceiling,
 	}
 	if t.attempts > 1 {
 		// A former attempt may have computed all of the prompt.
@@ -96,7 +94,7 @@ func (r *run) arrive(turn int32, now int64) {
 	}
 	r.mayLeave(a)
 	r.fact(policies.Fact{Kind: policies.TurnArrived, Replica: policies.NoReplica, Turn: policies.Turn{
-		Attempt: x.id, Session: policies.SessionID(t.session), Thread: policies.ThreadID(t.thread), Number: rec.Number,
+		Attempt: x.id, Session: policies.SessionID(ss.row.Session), Thread: policies.ThreadID(ss.thread + t.thread), Number: rec.Number,
 		Retry: t.attempts - 1, Prompt: x.prompt, Class: x.row.Class, Group: x.row.Group,
 	}})
 }
@@ -118,14 +116,14 @@ func (r *run) newAttempt() int32 {
 
 // supersede tells the gate that older attempts of a turn which still wait have a successor, and returns how many prompt
 // tokens former attempts had computed.
-func (r *run) supersede(turn int32) int32 {
+func (r *run) supersede(turn turnRef) int32 {
 	for a := range r.attempts {
 		x := &r.attempts[a]
 		if x.stage == atGate && x.turn == turn {
 			r.fact(policies.Fact{Kind: policies.AttemptSuperseded, Attempt: x.id, Replica: policies.NoReplica})
 		}
 	}
-	return r.formerReach[turn]
+	return r.turn(turn).reached
 }
 
 // giveUp is a client's timeout.
@@ -149,9 +147,9 @@ func (r *run) giveUp(a int32, now int64) {
 }
 
 // retryOrFail sends the next attempt of a turn whose client gave up or was refused, or ends the turn for good.
-func (r *run) retryOrFail(turn int32, now int64) {
-	if r.turns[turn].attempts <= r.cfg.Clients.Retries {
-		r.agenda.push(now+r.cfg.Clients.RetryDelayPS, turnArrives, turn, 0)
+func (r *run) retryOrFail(turn turnRef, now int64) {
+	if r.turn(turn).attempts <= r.cfg.Clients.Retries {
+		r.plan(turn, now+r.cfg.Clients.RetryDelayPS)
 		return
 	}
 	r.turnFailed(turn, now)
@@ -160,9 +158,8 @@ func (r *run) retryOrFail(turn int32, now int64) {
 // remember keeps how much of the prompt this attempt computed, for the waste of the next one.
 func (r *run) remember(a int32) {
 	x := &r.attempts[a]
-	if x.reached > r.formerReach[x.turn] {
-		r.formerReach[x.turn] = x.reached
-	}
+	t := r.turn(x.turn)
+	t.reached = max(t.reached, x.reached)
 }
 
 // abortAtReplica has the engine drop an attempt that was dispatched. One that the engine has not taken in yet ends at
@@ -202,7 +199,7 @@ func (r *run) leaveReplica(a int32) {
 func (r *run) engineFinished(i, a int32) {
 	x := &r.attempts[a]
 	r.leaveReplica(a)
-	r.retention.ended(x)
+	r.retention.ended(x, &r.sessions[x.turn.session])
 	for k, b := range r.replicas[i].aborts {
 		if b == a { // it ended before it could be aborted
 			r.replicas[i].aborts = append(r.replicas[i].aborts[:k], r.replicas[i].aborts[k+1:]...)
@@ -234,8 +231,7 @@ func (r *run) clientSaw(a int32, now int64) {
 	x.row.DonePS = now
 	x.row.Final = true
 	turn := x.turn
-	t := &r.turns[turn]
-	ss := &r.sessions[t.session]
+	ss := &r.sessions[turn.session]
 	ss.row.FinishedTurns++
 	ss.row.PromptTokens += int64(x.row.PromptTokens)
 	ss.row.OutputTokens += int64(x.row.OutputTokens)
@@ -248,60 +244,62 @@ func (r *run) clientSaw(a int32, now int64) {
 }
 
 // turnOver is the end of a turn, finished or not.
-func (r *run) turnOver(turn int32, now int64) {
-	t := &r.turns[turn]
+func (r *run) turnOver(turn turnRef, now int64) {
+	ss := &r.sessions[turn.session]
+	t := &ss.turns[turn.turn]
 	t.ended = true
 	r.turnsDone++
-	ss := &r.sessions[t.session]
 	ss.open--
-	if r.threadOpen[t.thread]--; r.threadOpen[t.thread] == 0 {
-		r.fact(policies.Fact{Kind: policies.ThreadFinished, Thread: policies.ThreadID(t.thread), Session: policies.SessionID(t.session), Replica: policies.NoReplica})
+	if ss.threadOpen[t.thread]--; ss.threadOpen[t.thread] == 0 {
+		r.fact(policies.Fact{Kind: policies.ThreadFinished, Thread: policies.ThreadID(ss.thread + t.thread), Session: policies.SessionID(ss.row.Session), Replica: policies.NoReplica})
 	}
-	r.settleSession(t.session, now)
+	r.settleSession(turn.session, now)
 }
 
 // settleSession ends a session when its last turn is over. Its row waits for attempts that live on unseen.
-func (r *run) settleSession(session int32, now int64) {
-	ss := &r.sessions[session]
+func (r *run) settleSession(place int32, now int64) {
+	ss := &r.sessions[place]
 	if ss.open == 0 && !ss.done {
 		ss.done = true
-		r.fact(policies.Fact{Kind: policies.SessionFinished, Session: policies.SessionID(session), Replica: policies.NoReplica})
+		r.fact(policies.Fact{Kind: policies.SessionFinished, Session: policies.SessionID(ss.row.Session), Replica: policies.NoReplica})
 		r.sessionOver(now)
 	}
 	if ss.done && ss.live == 0 {
 		ss.row.Complete = !ss.failed
 		ss.row.ReplicasUsed = int32(len(ss.replicas))
 		r.emitSession(&ss.row)
+		r.leave(place)
 	}
 }
 
 // turnFailed ends a turn for good, and with it every turn of its session that has not arrived.
-func (r *run) turnFailed(turn int32, now int64) {
-	ss := &r.sessions[r.turns[turn].session]
+func (r *run) turnFailed(turn turnRef, now int64) {
+	ss := &r.sessions[turn.session]
 	ss.failed = true
 	r.turnOver(turn, now)
-	for k := ss.firstTurn; k < ss.firstTurn+ss.turns; k++ {
-		t := &r.turns[k]
+	for k := range ss.turns {
+		t := &ss.turns[k]
 		if t.ended || t.attempts > 0 {
 			continue
 		}
-		rec := r.traceTurn(k)
+		next := turnRef{turn.session, int32(k)}
+		rec := r.traceTurn(next)
 		row := results.Turn{
-			Session: t.session, Thread: rec.Thread, Number: rec.Number, Final: true, Class: ss.class, Group: ss.row.Group, Replica: -1, PrefillReplica: -1,
+			Session: ss.row.Session, Thread: rec.Thread, Number: rec.Number, Final: true, Class: ss.class, Group: ss.row.Group, Replica: -1, PrefillReplica: -1,
 			ArrivalPS: results.Missing, AdmittedPS: results.Missing, SentPS: results.Missing, ScheduledPS: results.Missing,
 			FirstTokenPS: results.Missing, DonePS: results.Missing, Outcome: results.Unstarted, PromptTokens: rec.Prompt.Tokens,
 			ITLMaxPS: results.Missing, ToolGapPS: results.Missing, IdleTTFTPS: results.Missing, IdleTPOTPS: results.Missing,
 		}
 		r.emitTurn(&row)
-		r.turnOver(k, now)
+		r.turnOver(next, now)
 	}
 }
 
 // endAttempt writes an attempt's row and frees its slot.
 func (r *run) endAttempt(a int32, now int64) {
 	x := &r.attempts[a]
-	t := &r.turns[x.turn]
-	ss := &r.sessions[t.session]
+	t := r.turn(x.turn)
+	ss := &r.sessions[x.turn.session]
 	if x.gone {
 		if x.row.Outcome != results.Superseded && x.row.Outcome != results.FailedRun {
 			x.row.Outcome = results.TimedOut
@@ -328,11 +326,11 @@ func (r *run) endAttempt(a int32, now int64) {
 	r.emitTurn(&x.row)
 	t.live--
 	ss.live--
-	session := t.session
+	place := x.turn.session
 	x.stage = vacant
 	x.generation++
 	r.spareAttempts = append(r.spareAttempts, a)
 	if ss.done && ss.live == 0 {
-		r.settleSession(session, now)
+		r.settleSession(place, now)
 	}
 }

@@ -61,7 +61,7 @@ func (r *run) dispatch(a int32, c policies.Command) {
 	r.wrote(x.prompt.Stream, 1)
 	p.inbox = append(p.inbox, a)
 	r.wake(i)
-	ss := &r.sessions[r.turns[x.turn].session]
+	ss := &r.sessions[x.turn.session]
 	known := false
 	for _, j := range ss.replicas {
 		known = known || j == i
@@ -88,7 +88,7 @@ func (r *run) rejected(a int32, c policies.Command) {
 		r.endAttempt(a, r.now)
 		return
 	}
-	x.row.Final = r.turns[turn].attempts > r.cfg.Clients.Retries
+	x.row.Final = r.turn(turn).attempts > r.cfg.Clients.Retries
 	r.endAttempt(a, r.now)
 	r.retryOrFail(turn, r.now+int64(c.RetryAfter)*nsToPS)
 }
@@ -97,6 +97,6 @@ func (r *run) rejected(a int32, c policies.Command) {
 func (r *run) superseded(a int32) {
 	x := &r.attempts[a]
 	x.row.Outcome = results.Superseded
-	r.sessions[r.turns[x.turn].session].row.AttemptsPreempted++
+	r.sessions[x.turn.session].row.AttemptsPreempted++
 	r.endAttempt(a, r.now)
 }

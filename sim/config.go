@@ -66,8 +66,8 @@ type Signals struct {
 // Config is one run, with everything resolved.
 type Config struct {
 	Seed     uint64
-	Trace    *traces.Trace
-	Ceiling  [][]int32 // by session and turn: hit tokens with an infinite cache
+	Trace    *traces.Trace // the sessions; nil when Source gives them
+	Source   traces.Source // the sessions one by one
 	Arrivals Arrivals
 	Open     bool // turns arrive at their recorded times instead of after their dependencies
 	Clients  Clients
@@ -132,46 +132,35 @@ func inputErrorf(format string, args ...any) error {
 	return &InputError{Problem: fmt.Sprintf(format, args...)}
 }
 
-// check refuses what the engines of the cluster would never finish.
-func (c *Config) check() error {
+// source is where the sessions come from.
+func (c *Config) source() traces.Source {
+	if c.Trace != nil {
+		return c.Trace
+	}
+	return c.Source
+}
+
+// check reads the sessions once and refuses what the engines of the cluster would never finish.
+func (c *Config) check() (*traces.Survey, error) {
 	tokens := int64(c.KVBlocks) * int64(c.Engine.BlockTokens)
 	limit := min(tokens, int64(c.MaxModelLen))
-	long, first := 0, ""
-	for i := range c.Trace.Sessions {
-		s := &c.Trace.Sessions[i]
-		for j := range s.Turns {
-			t := &s.Turns[j]
-			if n := int64(t.Prompt.Tokens) + int64(t.OutputTokens); n > limit {
-				if long == 0 {
-					first = fmt.Sprintf("session %s turn %d of thread %d has %d prompt and %d output tokens", s.Name, t.Number, t.Thread, t.Prompt.Tokens, t.OutputTokens)
-				}
-				long++
-			}
-			if t.Prompt.Tokens < 1 || t.OutputTokens < 1 {
-				return inputErrorf("session %s turn %d of thread %d has %d prompt and %d output tokens; a run needs at least one of each", s.Name, t.Number, t.Thread, t.Prompt.Tokens, t.OutputTokens)
-			}
-		}
-	}
-	if long > 0 {
-		return inputErrorf("%d turns do not fit: %s, but a replica takes at most %d (KV %d tokens, max_model_len %d); lower workload.trace.max_context, or give the replicas more KV", long, first, limit, tokens, c.MaxModelLen)
-	}
-	if len(c.Trace.Sessions) == 0 {
-		return inputErrorf("the trace holds no session")
+	v, err := traces.NewSurvey(c.source(), c.Engine.BlockTokens, limit)
+	switch {
+	case err != nil:
+		return nil, err
+	case v.Empty > 0:
+		return nil, inputErrorf("%s; a run needs at least one of each", v.FirstEmpty)
+	case v.OverLimit > 0:
+		return nil, inputErrorf("%d turns do not fit: %s, but a replica takes at most %d (KV %d tokens, max_model_len %d); lower workload.trace.max_context, or give the replicas more KV", v.OverLimit, v.FirstOverLimit, limit, tokens, c.MaxModelLen)
+	case v.Sessions == 0:
+		return nil, inputErrorf("the trace holds no session")
+	case c.Arrivals.Process == Recorded && v.NoStart > 0:
+		return nil, inputErrorf("arrivals.process is recorded, but %s has no recorded start; use poisson, concurrent or burst", v.FirstNoStart)
 	}
 	if err := checkClassShares(c.ClassShares); err != nil {
-		return err
+		return nil, err
 	}
-	if err := c.checkFaults(); err != nil {
-		return err
-	}
-	if c.Arrivals.Process == Recorded || c.Open {
-		for i := range c.Trace.Sessions {
-			if c.Arrivals.Process == Recorded && c.Trace.Sessions[i].StartNS == traces.Unknown {
-				return inputErrorf("arrivals.process is recorded, but session %s has no recorded start; use poisson, concurrent or burst", c.Trace.Sessions[i].Name)
-			}
-		}
-	}
-	return nil
+	return v, c.checkFaults()
 }
 
 // shareSlack is how far the sum of class shares may be from 1.

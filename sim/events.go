@@ -7,7 +7,7 @@ const (
 	stepEnds      eventKind = iota // a: replica, b: its epoch
 	clientSees                     // a: attempt whose answer reaches its client, b: its generation
 	sessionStarts                  // a: session
-	turnArrives                    // a: turn
+	turnArrives                    // a: session, b: turn in it, c: place of the session
 	clientGivesUp                  // a: attempt, b: its generation
 	faultBegins                    // a: fault
 	faultDetected                  // a: fault
@@ -27,6 +27,7 @@ type event struct {
 	seq  uint64
 	a    int32
 	b    uint32
+	c    int32
 	kind eventKind
 }
 
@@ -40,6 +41,9 @@ func (e *event) before(f *event) bool {
 	if e.a != f.a {
 		return e.a < f.a
 	}
+	if e.kind == turnArrives && e.b != f.b {
+		return e.b < f.b
+	}
 	return e.seq < f.seq
 }
 
@@ -51,7 +55,16 @@ type agenda struct {
 }
 
 func (q *agenda) push(at int64, kind eventKind, a int32, b uint32) {
-	e := event{at: at, seq: q.seq, a: a, b: b, kind: kind}
+	q.add(event{at: at, a: a, b: b, kind: kind})
+}
+
+// pushTurn plans the arrival of a turn of the session with that number.
+func (q *agenda) pushTurn(at int64, number int32, t turnRef) {
+	q.add(event{at: at, a: number, b: uint32(t.turn), c: t.session, kind: turnArrives})
+}
+
+func (q *agenda) add(e event) {
+	e.seq = q.seq
 	q.seq++
 	q.heap = append(q.heap, e)
 	h := q.heap

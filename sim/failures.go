@@ -80,7 +80,7 @@ func (r *run) fail(a int32) {
 	r.remember(a)
 	if !gone {
 		x.row.Outcome = results.FailedRun
-		x.row.Final = r.turns[turn].attempts > r.cfg.Clients.Retries
+		x.row.Final = r.turn(turn).attempts > r.cfg.Clients.Retries
 	}
 	r.leaveReplica(a)
 	if !x.failed {

@@ -251,7 +251,7 @@ func (r *run) noteContent(i int32) {
 		n := int64(e.Hi-e.Lo) * int64(r.cfg.Engine.BlockTokens)
 		switch e.Kind {
 		case kv.Stored:
-			r.history.computed(i, e.Stream, e.Hi, len(r.replicas))
+			r.history.computed(i, e.Stream, e.Hi)
 		case kv.Evicted:
 			p.series.cur.EvictedTokens += n
 		}

@@ -14,7 +14,9 @@ type pin struct {
 	generation uint32
 	open       bool
 	attempt    policies.AttemptID
-	turn       int32
+	turn       turnRef
+	session    int32 // its number
+	started    int64 // when it did
 	replica    int32
 	table      kv.Handle
 	tokens     int64
@@ -24,7 +26,9 @@ type pin struct {
 // endedTurn is the content of a turn that ended at this moment, until the policies have said what becomes of it.
 type endedTurn struct {
 	attempt policies.AttemptID
-	turn    int32
+	turn    turnRef
+	session int32         // its number
+	started int64         // when it did
 	content prefix.Prefix // computed: the last output token is not
 }
 
@@ -46,9 +50,9 @@ func (c *Config) newRetention(e policies.Env) policies.Retention {
 }
 
 // ended remembers a turn for the policies' next word.
-func (t *retention) ended(x *attempt) {
+func (t *retention) ended(x *attempt, ss *sessionState) {
 	if t.on {
-		t.content = append(t.content, endedTurn{x.id, x.turn, prefix.Prefix{Stream: x.prompt.Stream, Tokens: x.prompt.Tokens + x.row.OutputTokens - 1}})
+		t.content = append(t.content, endedTurn{x.id, x.turn, ss.row.Session, ss.row.StartPS, prefix.Prefix{Stream: x.prompt.Stream, Tokens: x.prompt.Tokens + x.row.OutputTokens - 1}})
 	}
 }
 
@@ -71,7 +75,7 @@ func (r *run) pin(c policies.Command) {
 		r.interrupt(i)
 		k := t.place()
 		x := &t.pins[k]
-		*x = pin{generation: x.generation + 1, open: true, attempt: c.Attempt, turn: e.turn, replica: i, table: pool.Open(), tokens: int64(hits * b), since: r.now}
+		*x = pin{generation: x.generation + 1, open: true, attempt: c.Attempt, turn: e.turn, session: e.session, started: e.started, replica: i, table: pool.Open(), tokens: int64(hits * b), since: r.now}
 		pool.Hold(x.table, t.path, hits)
 		r.replicas[i].pins = append(r.replicas[i].pins, k)
 		r.totals.Pins++
@@ -185,22 +189,26 @@ func (r *run) makeRoom(i int32) {
 func (r *run) goesBefore(a, b int32) bool {
 	x, y := &r.retention.pins[a], &r.retention.pins[b]
 	if r.retention.clairvoyant {
-		if u, v := r.nextUse(x.turn), r.nextUse(y.turn); u != v {
+		if u, v := r.nextUse(x), r.nextUse(y); u != v {
 			return u > v
 		}
-	} else if u, v := r.sessions[r.turns[x.turn].session].row.StartPS, r.sessions[r.turns[y.turn].session].row.StartPS; u != v {
-		return u > v
+	} else if x.started != y.started {
+		return x.started > y.started
 	}
 	return x.attempt > y.attempt
 }
 
-// nextUse is when a turn that continues this one's thread arrives, as far as that is known by now.
-func (r *run) nextUse(turn int32) int64 {
+// nextUse is when a turn that continues the thread of a pin arrives, as far as that is known by now.
+func (r *run) nextUse(p *pin) int64 {
 	const never = 1<<63 - 1
 	next := int64(never)
-	t := &r.turns[turn]
-	for _, d := range r.dependents[t.depLo:t.depHi] {
-		if x := &r.turns[d.turn]; x.thread == t.thread && !x.ended {
+	if !r.isLive(p.turn.session, p.session) {
+		return next
+	}
+	ss := &r.sessions[p.turn.session]
+	t := &ss.turns[p.turn.turn]
+	for _, d := range ss.dependents[t.depLo:t.depHi] {
+		if x := &ss.turns[d.turn]; x.thread == t.thread && !x.ended {
 			at := x.readyPS
 			if x.waits > 0 {
 				at = never - 1 // it comes, but nobody knows when

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/prefix"
 	"github.com/sluice-sim/sluice/results"
+	"github.com/sluice-sim/sluice/traces"
 )
 
 // run is the state of one simulation.
@@ -23,25 +24,24 @@ type run struct {
 	agenda agenda
 	now    int64
 
-	tree       *prefix.Tree
-	turns      []turnState
-	dependents []dependent
-	sessions   []sessionState
-	threadOpen []int32
-	order      []int32 // sessions in order of arrival
-	nextOrder  int
+	source        traces.Source
+	survey        *traces.Survey
+	ceiling       *traces.SessionCeiling
+	ceilings      []int32 // scratch
+	feed          feed
+	tree          *prefix.Tree
+	sessions      []sessionState // that are live, and places of others
+	spareSessions []int32
 
 	attempts      []attempt
 	spareAttempts []int32
 	attemptCount  int64
-	formerReach   []int32 // by turn: prompt tokens that abandoned attempts had computed
 	probes        []probe
 	spareProbes   []int32
 
 	replicas  []replica
 	dirty     []int32
 	history   history
-	writers   []int32 // by stream
 	retention retention
 	faults    faultState
 	scrapes   scrapes
@@ -69,12 +69,17 @@ const maxRunPS = int64(100*86400) * 1_000_000_000_000
 // Run simulates cfg and hands its rows to sink. It stops with the context's error when ctx is cancelled, and with an
 // InputError when cfg cannot be run.
 func Run(ctx context.Context, cfg *Config, sink results.Sink) (*results.Totals, error) {
-	if err := cfg.check(); err != nil {
+	survey, err := cfg.check()
+	if err != nil {
 		return nil, err
 	}
-	r := &run{cfg: cfg, sink: sink, armed: policies.Never}
+	r := &run{cfg: cfg, sink: sink, armed: policies.Never, source: cfg.source(), survey: survey, ceiling: traces.NewCeiling(survey)}
+	if err := r.openFeed(); err != nil {
+		return nil, err
+	}
 	r.setUp()
-	if err := r.loop(ctx); err != nil {
+	err = r.loop(ctx)
+	if err := errors.Join(err, r.feed.close()); err != nil {
 		return nil, err
 	}
 	r.finish()
@@ -89,9 +94,10 @@ func Run(ctx context.Context, cfg *Config, sink results.Sink) (*results.Totals, 
 
 func (r *run) setUp() {
 	c := r.cfg
-	r.layOut()
-	r.formerReach = make([]int32, len(r.turns))
+	about := r.source.About()
+	r.tree = about.Tree.Clone()
 	r.replicas = make([]replica, c.Replicas)
+	r.history = newHistory(c.Replicas, r.tree.Len())
 	r.faults.conditions = make([]condition, c.Replicas)
 	for i := range r.replicas {
 		p := &r.replicas[i]
@@ -101,17 +107,17 @@ func (r *run) setUp() {
 	r.apiPS = toPS(c.Law.APISeconds() * 1e12)
 	r.totals = results.Totals{
 		Replicas: int32(c.Replicas), GPUs: int32(c.Replicas * c.GPUsPerReplica), KVTokens: int64(c.KVBlocks) * int64(c.Engine.BlockTokens),
-		KVBlocks: int64(c.KVBlocks), BlockTokens: c.Engine.BlockTokens, Sessions: int64(len(r.sessions)), ITL: results.NewHistogram(),
+		KVBlocks: int64(c.KVBlocks), BlockTokens: c.Engine.BlockTokens, Sessions: int64(r.survey.Sessions), ITL: results.NewHistogram(),
 		BusyPS: make([]int64, c.Replicas),
 	}
-	for _, d := range c.Trace.Report.Dropped {
+	for _, d := range about.Report.Dropped {
 		r.totals.Dropped = append(r.totals.Dropped, results.Count{Label: d.Reason, N: d.Turns})
 		r.totals.Turns += d.Turns
 	}
-	for _, n := range c.Trace.Report.Notes {
+	for _, n := range about.Report.Notes {
 		r.totals.Notes = append(r.totals.Notes, results.Count{Label: n.Note, N: n.Count})
 	}
-	r.totals.Turns += int64(len(r.turns))
+	r.totals.Turns += r.survey.Turns
 	r.retention.on = c.newRetention(policies.Env{}) != nil
 	r.retention.clairvoyant = c.Retention.Needs&policies.NeedsOracle != 0
 	r.makeCore()
@@ -152,7 +158,7 @@ func (r *run) loop(ctx context.Context) error {
 				return err
 			}
 			if r.cfg.Progress != nil {
-				r.cfg.Progress(r.turnsDone, int64(len(r.turns)))
+				r.cfg.Progress(r.turnsDone, r.survey.Turns)
 			}
 		}
 		r.now = r.agenda.heap[0].at
@@ -163,7 +169,7 @@ func (r *run) loop(ctx context.Context) error {
 		if r.err != nil {
 			return r.err
 		}
-		if r.turnsDone == int64(len(r.turns)) && len(r.spareAttempts) == len(r.attempts) && r.quiet() {
+		if r.turnsDone == r.survey.Turns && len(r.spareAttempts) == len(r.attempts) && r.quiet() {
 			return nil
 		}
 		if r.cfg.Check {
@@ -187,7 +193,7 @@ func (r *run) quiet() bool {
 
 // stuck explains an agenda that ran empty before the turns were over.
 func (r *run) stuck() error {
-	if r.turnsDone == int64(len(r.turns)) {
+	if r.turnsDone == r.survey.Turns {
 		return nil
 	}
 	return fmt.Errorf("nothing will happen any more at %.3f s, but only %s", float64(r.now)/1e12, r.standing())
@@ -210,7 +216,7 @@ func (r *run) standing() string {
 		transfers += len(r.replicas[i].tier.transfers)
 	}
 	return fmt.Sprintf("%d of %d turns over (%d attempts at the gate, %d in engines, %d transfers and %d pins; %d leases were lost by a fault)",
-		r.turnsDone, len(r.turns), atGateNow, inEngines, transfers, len(r.retention.pins)-len(r.retention.spare), r.totals.LeasesLost)
+		r.turnsDone, r.survey.Turns, atGateNow, inEngines, transfers, len(r.retention.pins)-len(r.retention.spare), r.totals.LeasesLost)
 }
 
 // instant settles one moment: events and decisions until the moment is quiet, then the engines; an engine's step may
@@ -264,7 +270,9 @@ func (r *run) handle(e event) {
 	case sessionStarts:
 		r.start(e.a, r.now)
 	case turnArrives:
-		r.arrive(e.a, r.now)
+		if r.isLive(e.c, e.a) {
+			r.arrive(turnRef{e.c, int32(e.b)}, r.now)
+		}
 	case clientGivesUp:
 		if x := &r.attempts[e.a]; x.generation != e.b {
 			break
@@ -362,7 +370,7 @@ func (r *run) finish() {
 	r.totals.AttemptsPreempted = a.Superseded
 	r.noteLeak()
 	if r.cfg.Progress != nil {
-		r.cfg.Progress(r.turnsDone, int64(len(r.turns)))
+		r.cfg.Progress(r.turnsDone, r.survey.Turns)
 	}
 }
 
@@ -384,8 +392,8 @@ func (r *run) checkEnd() error {
 			errs = append(errs, fmt.Errorf("replica %d: %d attempts in flight at the end", i, p.inFlight))
 		}
 	}
-	if r.sessionsDone != len(r.sessions) {
-		errs = append(errs, fmt.Errorf("%d of %d sessions ended", r.sessionsDone, len(r.sessions)))
+	if r.sessionsDone != r.survey.Sessions {
+		errs = append(errs, fmt.Errorf("%d of %d sessions ended", r.sessionsDone, r.survey.Sessions))
 	}
 	return errors.Join(errs...)
 }

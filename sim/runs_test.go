@@ -9,7 +9,6 @@ import (
 
 	"github.com/sluice-sim/sluice/model/latency"
 	"github.com/sluice-sim/sluice/prefix"
-	"github.com/sluice-sim/sluice/traces"
 )
 
 // reporter is what *testing.T and *rapid.T share.
@@ -109,7 +108,6 @@ func TestHeadFitsDuringARun(t *testing.T) {
 			reader.Prompt.Stream = tr.Tree.Fork(prefix.Prefix{Stream: tr.Sessions[0].Turns[0].Prompt.Stream, Tokens: 260})
 			c := world(t, tr, "none", "round-robin")
 			c.KVBlocks, c.Engine.Async = blocks, false
-			c.Ceiling = traces.Ceiling(tr, 16)
 			sameWalking(t, t, c)
 			out, _ := simulate(t, c)
 			if w, r := out.find(t, 0, 0, 1), out.find(t, 1, 0, 1); r.ScheduledPS > r.SentPS+1e10 && r.ScheduledPS < w.DonePS {

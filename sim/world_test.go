@@ -80,7 +80,7 @@ func world(t testing.TB, tr *traces.Trace, gate, router string) *Config {
 	e := engine.DefaultConfig()
 	e.MaxModelLen = 1 << 20
 	c := &Config{
-		Seed: 1, Trace: tr, Ceiling: traces.Ceiling(tr, e.BlockTokens), Arrivals: Arrivals{Process: Burst},
+		Seed: 1, Trace: tr, Arrivals: Arrivals{Process: Burst},
 		Signals:  Signals{ScrapePS: 1e11, ProbeIPCPS: 5e8},
 		Replicas: 1, GPUsPerReplica: 1, Engine: e, KVBlocks: 1 << 16, Law: law, MaxModelLen: 1 << 20,
 		Gate: policy(t, "gate", gate), Router: policy(t, "router", router),

@@ -2,7 +2,6 @@ package traces
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 )
 
@@ -10,9 +9,15 @@ import (
 // waited for a dropped turn waits for what that turn waited for, plus its service time, so the chain goes on. Dropped
 // turns are counted in the report under "context limit". tr is not changed; the content tree is shared.
 func DropOverContext(tr *Trace, maxContext int32) *Trace {
-	return dropTurns(tr, "context limit", func(*Session) func(*Turn) bool {
-		return func(t *Turn) bool { return int64(t.Prompt.Tokens)+int64(t.OutputTokens) > int64(maxContext) }
-	})
+	return dropTurns(tr, overContext, longerThan(maxContext))
+}
+
+const overContext = "context limit"
+
+func longerThan(maxContext int32) func(*Session) func(*Turn) bool {
+	return func(*Session) func(*Turn) bool {
+		return func(t *Turn) bool { return t.tokens() > int64(maxContext) }
+	}
 }
 
 // Head returns the first n sessions of the trace. The others were not asked for: they count neither as read nor as
@@ -21,13 +26,7 @@ func Head(tr *Trace, n int) *Trace {
 	n = min(max(n, 0), len(tr.Sessions))
 	out := *tr
 	out.Sessions = tr.Sessions[:n:n]
-	out.Report.Sessions -= int64(len(tr.Sessions) - n)
-	out.Report.Turns -= int64(tr.Turns() - out.Turns())
-	if left := len(tr.Sessions) - n; left > 0 {
-		notes := tally{}
-		notes.add(fmt.Sprintf("sessions after the first %d left out", n), int64(left))
-		out.Report.addNotes(notes)
-	}
+	out.Report.leftOut(n, len(tr.Sessions)-n, int64(tr.Turns()-out.Turns()))
 	return &out
 }
 
@@ -35,35 +34,60 @@ func Head(tr *Trace, n int) *Trace {
 func dropTurns(tr *Trace, reason string, drop func(*Session) func(*Turn) bool) *Trace {
 	out := *tr
 	out.Sessions = make([]Session, 0, len(tr.Sessions))
-	out.Report.Dropped = slices.Clone(tr.Report.Dropped)
-	notes := tally{}
-	var overall []int64
+	c := cutter{drop: drop, fallback: max(0, medianDuration(tr)), notes: tally{}}
 	for i := range tr.Sessions {
-		overall = knownDurations(overall, &tr.Sessions[i])
-	}
-	fallback := max(0, median(overall))
-	for i := range tr.Sessions {
-		s := &tr.Sessions[i]
-		dropped := make([]bool, len(s.Turns))
-		judge, n := drop(s), int64(0)
-		for t := range s.Turns {
-			if judge(&s.Turns[t]) {
-				dropped[t] = true
-				n++
-			}
-		}
-		out.Report.addDropped(reason, n)
-		switch {
-		case n == 0:
+		if s, ok := c.cut(&tr.Sessions[i]); ok {
 			out.Sessions = append(out.Sessions, *s)
-		case n == int64(len(s.Turns)):
-			notes.add("session left out, all its turns dropped", 1)
-		default:
-			out.Sessions = append(out.Sessions, withoutTurns(s, dropped, fallback, notes))
 		}
 	}
-	out.Report.addNotes(notes)
+	c.report(&out.Report, reason)
 	return &out
+}
+
+// medianDuration is the median of all known service times of a trace; Unknown if there is none.
+func medianDuration(tr *Trace) int64 {
+	var all []int64
+	for i := range tr.Sessions {
+		all = knownDurations(all, &tr.Sessions[i])
+	}
+	return median(all)
+}
+
+// cutter takes turns out of sessions.
+type cutter struct {
+	drop     func(*Session) func(*Turn) bool
+	fallback int64 // service time of dropped turns in sessions where none is known
+	dropped  int64
+	notes    tally
+}
+
+// cut is a session without the turns that are dropped; false if that is all of them.
+func (c *cutter) cut(s *Session) (*Session, bool) {
+	dropped := make([]bool, len(s.Turns))
+	judge, n := c.drop(s), 0
+	for t := range s.Turns {
+		if judge(&s.Turns[t]) {
+			dropped[t] = true
+			n++
+		}
+	}
+	c.dropped += int64(n)
+	switch n {
+	case 0:
+		return s, true
+	case len(s.Turns):
+		c.notes.add("session left out, all its turns dropped", 1)
+		return nil, false
+	}
+	out := withoutTurns(s, dropped, c.fallback, c.notes)
+	return &out, true
+}
+
+// report adds what was dropped to a report.
+func (c *cutter) report(r *Report, reason string) {
+	r.Dropped = slices.Clone(r.Dropped)
+	r.addDropped(reason, c.dropped)
+	r.addNotes(c.notes)
 }
 
 func knownDurations(dst []int64, s *Session) []int64 {
@@ -74,6 +98,8 @@ func knownDurations(dst []int64, s *Session) []int64 {
 	}
 	return dst
 }
+
+const noteMedianUsed = "service time of a dropped turn not recorded, median used"
 
 // maxDelayNS keeps the sum over a chain of dropped turns in range, 31 years.
 const maxDelayNS int64 = 1e18
@@ -103,7 +129,7 @@ func withoutTurns(s *Session, dropped []bool, fallback int64, notes tally) Sessi
 					delay += took
 				} else {
 					delay += service
-					notes.add("service time of a dropped turn not recorded, median used", 1)
+					notes.add(noteMedianUsed, 1)
 				}
 			}
 			for _, e := range deps[d.Turn] {

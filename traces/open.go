@@ -32,6 +32,11 @@ func Open(path, format string, opt Options) (*Trace, error) {
 	return ReadNative(path, opt.Limits)
 }
 
+// OpenSource is Open for traces that need not fit in memory.
+func OpenSource(path, format string, opt Options) (Source, error) {
+	return Open(path, format, opt)
+}
+
 // OpenStats describes a trace: kv-cache-tester and Mooncake files as recorded, others as Summarise does.
 func OpenStats(path, format string, limits Limits) (*Stats, error) {
 	format, err := resolveFormat(path, format)

@@ -20,30 +20,45 @@ import (
 
 // workload is the sessions that all arms with the same workload share. It is only read.
 type workload struct {
-	trace       *traces.Trace // before turns over an arm's context limit are dropped
+	source      traces.Source // before turns over an arm's context limit are dropped
 	traceDigest string
 }
 
 // loadWorkload imports or generates the sessions of a scenario.
 func loadWorkload(ctx context.Context, sc *scenarios.Scenario) (*workload, error) {
-	var tr *traces.Trace
-	var err error
-	if sc.Workload.Source == "generate" {
-		tr, err = traces.Generate(sc.Workload.Generate.Name, uint64(sc.Seed), sc.Workload.Generate.Generator())
-	} else {
-		t := &sc.Workload.Trace
-		tr, err = traces.Open(sc.Path("workload.trace.path"), t.Format, traces.Options{
-			IdleCapNS: rounded(t.IdleCapS * 1e9), SharedPrefix: traces.SharedPrefix(t.SharedPrefix),
-			OutputReuse: traces.OutputReuse(t.OutputReuse), Models: traces.ModelChoice(t.Models),
-		})
-		if err == nil && t.Sessions > 0 {
-			tr = traces.Head(tr, int(t.Sessions))
-		}
-	}
+	src, err := openWorkload(sc)
 	if err != nil {
 		return nil, badInput(err)
 	}
-	return &workload{trace: tr, traceDigest: tr.Digest()}, ctx.Err()
+	if src.About().Turns <= heldTurns {
+		if src, err = traces.Hold(src); err != nil {
+			return nil, badInput(err)
+		}
+	}
+	digest, err := traces.Digest(src)
+	if err != nil {
+		return nil, badInput(err)
+	}
+	return &workload{source: src, traceDigest: digest}, ctx.Err()
+}
+
+// heldTurns is up to how many turns a workload is kept in memory, about 25 MB. The sessions of a larger one are made or
+// read again whenever they are needed; the results are the same.
+const heldTurns = 250_000
+
+func openWorkload(sc *scenarios.Scenario) (traces.Source, error) {
+	if sc.Workload.Source == "generate" {
+		return traces.GenerateSource(sc.Workload.Generate.Name, uint64(sc.Seed), sc.Workload.Generate.Generator())
+	}
+	t := &sc.Workload.Trace
+	src, err := traces.OpenSource(sc.Path("workload.trace.path"), t.Format, traces.Options{
+		IdleCapNS: rounded(t.IdleCapS * 1e9), SharedPrefix: traces.SharedPrefix(t.SharedPrefix),
+		OutputReuse: traces.OutputReuse(t.OutputReuse), Models: traces.ModelChoice(t.Models),
+	})
+	if err == nil && t.Sessions > 0 {
+		src, err = traces.HeadOf(src, int(t.Sessions))
+	}
+	return src, err
 }
 
 // runArm simulates one scenario over its workload.
@@ -113,11 +128,12 @@ func bind(sc *scenarios.Scenario, w *workload) (*sim.Config, error) {
 	if n := sc.Workload.Trace.MaxContext; sc.Workload.Source == "trace" && n > 0 && n < int64(context) {
 		context = int32(n)
 	}
-	cfg.Trace = traces.DropOverContext(w.trace, context)
-	if len(cfg.Trace.Sessions) == 0 {
+	if cfg.Source, err = traces.DropOver(w.source, context); err != nil {
+		return nil, err
+	}
+	if cfg.Source.About().Sessions == 0 {
 		return nil, sc.Problem("workload", fmt.Sprintf("no session is left: every turn is above the context limit of %d tokens", context))
 	}
-	cfg.Ceiling = traces.Ceiling(cfg.Trace, e.BlockTokens)
 	cfg.Capability = policies.Capability{
 		KVTokens: int64(blocks) * int64(e.BlockTokens), BlockTokens: e.BlockTokens, PrefillTokensPerSec: law.PrefillRate(8192),
 		AttentionDoubling: law.AttentionDoubling(), MaxBatchedTokens: e.MaxBatchedTokens,

@@ -116,7 +116,7 @@ func run(t *testing.T, router policies.Declaration, p policies.Params) *results.
 	e.MaxModelLen = 1 << 17
 	sink := results.NewCollector(results.Info{Mode: results.ModeClosed})
 	totals, err := sim.Run(context.Background(), &sim.Config{
-		Seed: 1, Trace: trace, Ceiling: traces.Ceiling(trace, e.BlockTokens), Arrivals: sim.Arrivals{Process: sim.Burst},
+		Seed: 1, Trace: trace, Arrivals: sim.Arrivals{Process: sim.Burst},
 		Signals: sim.Signals{ScrapePS: 1e11}, Replicas: 3, GPUsPerReplica: 1, Engine: e, KVBlocks: 30_000, Law: law, MaxModelLen: 1 << 17,
 		Gate: gate, Router: router, GateParams: gate.Resolve(nil), RouterParams: router.Resolve(p), IntervalPS: 1e12, MaxSamples: 1000, Check: true,
 	}, sink)
