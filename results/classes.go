@@ -25,61 +25,27 @@ type ClassResult struct {
 	Attainment *float64 `json:"slo_attainment" doc:"share of its turns that arrived which met every bound; null without an SLO"`
 }
 
-// byClass measures every service class of a run over a span, in order; nothing if the run has one class only.
-func (c *Collector) byClass(sp span) []ClassResult {
-	var classes []int32
-	for i := range c.attempts {
-		if class := c.attempts[i].class; len(classes) == 0 || classes[len(classes)-1] != class {
-			if at, found := slices.BinarySearch(classes, class); !found {
-				classes = slices.Insert(classes, at, class)
-			}
-		}
-	}
+// byClass is every service class of a run, in order, without the distributions; nothing if the run has one class only.
+func (c *Collector) byClass(w *windowSums) []ClassResult {
 	all := []ClassResult{}
-	if len(classes) < 2 {
+	if len(c.classes) < 2 {
 		return all
 	}
-	for _, class := range classes {
-		all = append(all, c.class(class, sp))
+	for i, class := range c.classes {
+		s := &w.classes[i]
+		r := ClassResult{Class: class, Turns: s.turns, Finished: s.finished, Rejected: s.rejected, Held: s.held,
+			HitRate: ratio(float64(s.hits), float64(s.prompt)), Ceiling: ratio(float64(s.ceiling), float64(s.prompt))}
+		if c.info.SLO != nil {
+			r.Attainment = ratio(float64(s.met), float64(s.turns))
+		}
+		all = append(all, r)
 	}
 	return all
 }
 
-func (c *Collector) class(class int32, sp span) ClassResult {
-	r := ClassResult{Class: class}
-	var s turnTimes
-	var hits, ceiling, prompt, met int64
-	for i := range c.attempts {
-		a := &c.attempts[i]
-		if a.class != class || !a.final || !sp.holds(a.arrival) {
-			continue
-		}
-		r.Turns++
-		if a.holds > 0 {
-			r.Held++
-		}
-		if a.outcome == Rejected {
-			r.Rejected++
-		}
-		if a.finished() {
-			r.Finished++
-			s.add(a)
-		}
-		if c.info.SLO != nil && c.info.SLO.met(a) {
-			met++
-		}
-		if a.wasScheduled() {
-			hits += a.hits()
-			ceiling += int64(a.ceiling)
-			prompt += int64(a.prompt)
-		}
-	}
-	r.HitRate, r.Ceiling = ratio(float64(hits), float64(prompt)), ratio(float64(ceiling), float64(prompt))
-	r.TTFT, r.TPOT, r.E2EL, r.GateWait = distOf(s.ttft), distOf(s.tpot), distOf(s.e2el), distOf(s.gate)
-	if c.info.SLO != nil {
-		r.Attainment = ratio(float64(met), float64(r.Turns))
-	}
-	return r
+// orderClasses orders classes, which came in order of appearance.
+func orderClasses(all []ClassResult) {
+	slices.SortFunc(all, func(a, b ClassResult) int { return cmp.Compare(a.Class, b.Class) })
 }
 
 var classType = reflect.TypeFor[ClassResult]()

@@ -2,100 +2,209 @@ package results
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 )
 
-// attempt is what the metrics need of a Turn, kept for every attempt until the run ends.
+// attempt is what the metrics need of a Turn.
 type attempt struct {
-	session, thread, number, class              int32
-	prompt, output, computed, ceiling, wasted   int32
-	hitGPU, hitCPU, hitGlobal, holds            int32
-	arrival, sent, scheduled, first, done, wait int64 // arrival of a last attempt is that of the turn's first attempt
-	ownArrival, toolGap, idleTTFT, idleTPOT     int64
-	reason                                      int32 // index into Collector.reasons
-	outcome                                     Outcome
-	final, retried                              bool
+	turn                                      turnKey
+	number                                    int32 // 1 for the first attempt
+	prompt, output, computed, ceiling, wasted int32
+	hitGPU, hitCPU, hitGlobal, holds          int32
+	class, reason                             int32 // indexes into Collector.classes and reasons
+	arrival, sent, scheduled, first, done     int64 // arrival of a last attempt is that of the turn's first attempt
+	wait, toolGap, idleTTFT, idleTPOT         int64
+	outcome                                   Outcome
+	final                                     bool
 }
 
 func (a *attempt) finished() bool     { return a.outcome == Finished }
 func (a *attempt) hits() int64        { return int64(a.hitGPU) + int64(a.hitCPU) + int64(a.hitGlobal) }
 func (a *attempt) wasScheduled() bool { return a.scheduled != Missing }
 
-// Collector is a Sink that computes the Summary and keeps about 150 bytes an attempt.
+// maxSessions bounds the session number that a row may carry, since some metrics take memory by it.
+const maxSessions = 1 << 28
+
+// Collector is a Sink that computes the Summary. It keeps 108 bytes an attempt, or, within a Writer, half a million
+// attempts in memory and the others in a file; and about 32 bytes a session.
 type Collector struct {
 	info     Info
-	attempts []attempt
-	sessions []Session
+	attempts attempts
+	sessions sessionTimes
 	series   *series
-	reasons  []string
+	reasons  []reasonSums
 	reasonOf map[string]int32
-	probes   [2]int64 // usage, prefix
+	classes  []int32 // service classes in order of appearance
+	retried  map[turnKey]*retriedTurn
+	sums     runSums
+	missed   []bool // by session: a turn of it missed the SLO
+	most     int32  // largest session number
+}
+
+// runSums are sums over all attempts.
+type runSums struct {
+	attempts, holds, held, rejected int64
+	usageProbes, prefixProbes       int64
+	outcomes                        [len(outcomeNames)]int64 // of last attempts
+	wait, longest                   int64                    // at the gate, ps; longest Missing when nobody was there
+	computed, output                int64
+	prompt                          int64 // of attempts that were scheduled
+	start, end                      int64 // first arrival, last completion; Missing when there is none
+	byTurn                          [len(turnEdges)]bucketSums
+	byContext                       [len(contextEdges)]bucketSums
+}
+
+// bucketSums are sums over the finished turns of a bucket.
+type bucketSums struct{ hit, ceiling, prompt int64 }
+
+// reasonSums are sums over the attempts with an admission reason.
+type reasonSums struct {
+	reason      string
+	waits, held int64
 }
 
 // NewCollector returns an empty collector.
 func NewCollector(info Info) *Collector {
-	return &Collector{info: info, series: newSeries(), reasonOf: map[string]int32{}}
+	return &Collector{info: info, series: newSeries(), reasonOf: map[string]int32{}, retried: map[turnKey]*retriedTurn{},
+		attempts: attempts{chunkRows: defaultChunkRows, keep: defaultKeep},
+		sums:     runSums{longest: Missing, start: Missing, end: Missing}}
 }
 
 // Turn takes an attempt in.
 func (c *Collector) Turn(t *Turn) error {
-	reason, ok := c.reasonOf[t.AdmitReason]
-	if !ok {
-		reason = int32(len(c.reasons))
-		c.reasons = append(c.reasons, t.AdmitReason)
-		c.reasonOf[t.AdmitReason] = reason
+	if t.Session < 0 || t.Session >= maxSessions {
+		return fmt.Errorf("attempt of session %d: expected 0 to %d", t.Session, maxSessions-1)
 	}
-	c.probes[0] += int64(t.UsageProbes)
-	c.probes[1] += int64(t.PrefixProbes)
-	c.attempts = append(c.attempts, attempt{session: t.Session, thread: t.Thread, number: t.Number, class: t.Class,
-		prompt: t.PromptTokens, output: t.OutputTokens, computed: t.ComputedTokens, ceiling: t.CeilingTokens,
-		wasted: t.WastedTokens, hitGPU: t.HitGPU, hitCPU: t.HitCPU, hitGlobal: t.HitGlobal, holds: t.GateHolds,
-		arrival: t.ArrivalPS, ownArrival: t.ArrivalPS, sent: t.SentPS, scheduled: t.ScheduledPS,
-		first: t.FirstTokenPS, done: t.DonePS, wait: t.GateWaitPS(), toolGap: t.ToolGapPS, idleTTFT: t.IdleTTFTPS,
-		idleTPOT: t.IdleTPOTPS, reason: reason, outcome: t.Outcome, final: t.Final, retried: t.Attempt > 1})
+	c.sums.usageProbes += int64(t.UsageProbes)
+	c.sums.prefixProbes += int64(t.PrefixProbes)
+	a := attempt{turn: turnKey{t.Session, t.Thread, t.Number}, number: t.Attempt, prompt: t.PromptTokens, output: t.OutputTokens,
+		computed: t.ComputedTokens, ceiling: t.CeilingTokens, wasted: t.WastedTokens, hitGPU: t.HitGPU, hitCPU: t.HitCPU,
+		hitGlobal: t.HitGlobal, holds: t.GateHolds, class: c.class(t.Class), reason: c.reason(t.AdmitReason),
+		arrival: t.ArrivalPS, sent: t.SentPS, scheduled: t.ScheduledPS, first: t.FirstTokenPS, done: t.DonePS,
+		wait: t.GateWaitPS(), toolGap: t.ToolGapPS, idleTTFT: t.IdleTTFTPS, idleTPOT: t.IdleTPOTPS, outcome: t.Outcome,
+		final: t.Final}
+	return c.join(&a)
+}
+
+// reason is the index of an admission reason.
+func (c *Collector) reason(name string) int32 {
+	i, ok := c.reasonOf[name]
+	if !ok {
+		i = int32(len(c.reasons))
+		c.reasons = append(c.reasons, reasonSums{reason: name})
+		c.reasonOf[name] = i
+	}
+	return i
+}
+
+// class is the index of a service class, of which there are few.
+func (c *Collector) class(class int32) int32 {
+	i := slices.Index(c.classes, class)
+	if i < 0 {
+		i = len(c.classes)
+		c.classes = append(c.classes, class)
+	}
+	return int32(i)
+}
+
+// add sums an attempt up and keeps it.
+func (c *Collector) add(a *attempt) error {
+	s := &c.sums
+	s.attempts++
+	s.holds += int64(a.holds)
+	s.computed += int64(a.computed)
+	s.output += int64(a.output)
+	if a.arrival != Missing && (s.start == Missing || a.arrival < s.start) {
+		s.start = a.arrival
+	}
+	reason := &c.reasons[a.reason]
+	if a.wait != Missing {
+		s.wait += a.wait
+		s.longest = max(s.longest, a.wait)
+		reason.waits++
+	}
+	c.most = max(c.most, a.turn.session)
+	flags := int32(0)
+	if a.holds > 0 {
+		flags |= flagHeld
+		s.held++
+		reason.held++
+	}
+	if a.outcome == Rejected {
+		flags |= flagRejected
+		s.rejected++
+	}
+	if a.wasScheduled() {
+		flags |= flagScheduled
+		s.prompt += int64(a.prompt)
+	}
+	buckets := int32(0)
+	if a.finished() {
+		flags |= flagFinished
+		s.end = max(s.end, a.done)
+		buckets = c.bucketsOf(a)
+	}
+	if a.final {
+		flags |= flagFinal | c.againstSLO(a)
+		s.outcomes[a.outcome]++
+	}
+	ch, err := c.attempts.last()
+	if err != nil {
+		return err
+	}
+	ch.rows++
+	t := &ch.times
+	t[timeArrival] = append(t[timeArrival], a.arrival)
+	t[timeSent] = append(t[timeSent], a.sent)
+	t[timeScheduled] = append(t[timeScheduled], a.scheduled)
+	t[timeFirst] = append(t[timeFirst], a.first)
+	t[timeDone] = append(t[timeDone], a.done)
+	t[timeWait] = append(t[timeWait], a.wait)
+	t[timeToolGap] = append(t[timeToolGap], a.toolGap)
+	n := &ch.counts
+	n[countFlags] = append(n[countFlags], flags)
+	n[countSession] = append(n[countSession], a.turn.session)
+	n[countClass] = append(n[countClass], a.class)
+	n[countReason] = append(n[countReason], a.reason)
+	n[countBuckets] = append(n[countBuckets], buckets)
+	n[countPrompt] = append(n[countPrompt], a.prompt)
+	n[countOutput] = append(n[countOutput], a.output)
+	n[countComputed] = append(n[countComputed], a.computed)
+	n[countWasted] = append(n[countWasted], a.wasted)
+	n[countCeiling] = append(n[countCeiling], a.ceiling)
+	n[countHitGPU] = append(n[countHitGPU], a.hitGPU)
+	n[countHitCPU] = append(n[countHitCPU], a.hitCPU)
+	n[countHitGlobal] = append(n[countHitGlobal], a.hitGlobal)
 	return nil
 }
 
 // Session takes a session in.
 func (c *Collector) Session(s *Session) error {
-	c.sessions = append(c.sessions, *s)
+	if s.Session < 0 || s.Session >= maxSessions {
+		return fmt.Errorf("session %d: expected 0 to %d", s.Session, maxSessions-1)
+	}
+	c.most = max(c.most, s.Session)
+	c.sessions.add(s)
 	return nil
 }
 
 // Sample takes an interval of a replica in. The samples of one replica come in order of time.
 func (c *Collector) Sample(s *Sample) error { return c.series.add(s) }
 
-// turnKey identifies a turn over its attempts.
-type turnKey struct{ session, thread, number int32 }
-
-// joinAttempts gives every retried last attempt the arrival of its turn's first attempt: the client waits from there.
-func (c *Collector) joinAttempts() {
-	first := map[turnKey]int64{}
-	for i := range c.attempts {
-		a := &c.attempts[i]
-		if a.final || a.ownArrival == Missing {
-			continue
-		}
-		key := turnKey{a.session, a.thread, a.number}
-		if t, ok := first[key]; !ok || a.ownArrival < t {
-			first[key] = a.ownArrival
-		}
-	}
-	for i := range c.attempts {
-		a := &c.attempts[i]
-		a.arrival = a.ownArrival
-		if !a.final || !a.retried {
-			continue
-		}
-		if t, ok := first[turnKey{a.session, a.thread, a.number}]; ok && (a.arrival == Missing || t < a.arrival) {
-			a.arrival = t
-		}
-	}
-}
-
 // Summary computes every metric from the rows taken in and the simulator's totals.
 func (c *Collector) Summary(totals *Totals) *Summary {
-	c.joinAttempts()
+	s, err := c.summary(totals)
+	if err != nil {
+		panic(err) // only a Writer's collector has a file that can fail
+	}
+	return s
+}
+
+func (c *Collector) summary(totals *Totals) (*Summary, error) {
+	if err := c.joinRest(); err != nil {
+		return nil, err
+	}
 	s := &Summary{SchemaVersion: SchemaVersion, Run: c.info.Run, Arm: c.info.Arm, Seed: c.info.Seed,
 		Version: c.info.Version, ScenarioDigest: c.info.ScenarioDigest, TraceDigest: c.info.TraceDigest,
 		Mode: c.info.Mode, GatePolicy: c.info.Gate, Varied: notNil(c.info.Varied), SLO: c.info.SLO,
@@ -109,21 +218,16 @@ func (c *Collector) Summary(totals *Totals) *Summary {
 	s.Engine = engineOf(totals)
 	s.Waste = c.waste(totals)
 	s.Gate = c.gate(totals)
-	s.Milestones = c.milestones()
-	s.ByTurn = c.buckets(turnEdges, func(a *attempt) int64 { return int64(a.number) })
-	s.ByContext = c.buckets(contextEdges, func(a *attempt) int64 { return int64(a.prompt) })
-	if start, end, ok := c.wholeSpan(totals); ok {
-		s.Whole = c.window(span{start, end, true}, totals)
-	}
-	if start, end, ok := c.steadySpan(); ok {
-		s.Steady = c.window(span{start, end, false}, totals)
+	s.Milestones = c.sessions.milestones()
+	if err := c.measure(s, totals); err != nil {
+		return nil, err
 	}
 	s.TableWindow = "whole"
 	if c.info.Mode != ModeRollout && s.Steady != nil && (s.Steady.SampledAtAll || s.Whole == nil) {
 		s.TableWindow = "steady"
 	}
 	s.Verdict = verdictOf(s)
-	return s
+	return s, nil
 }
 
 // notNil makes an empty list print as [].
@@ -143,31 +247,18 @@ func (s *Summary) Table() *Window {
 }
 
 func (c *Collector) conservation(totals *Totals) Conservation {
-	k := Conservation{Read: totals.Turns, Attempts: int64(len(c.attempts)), Sessions: totals.Sessions,
-		ByReason: notNil(totals.Dropped)}
-	var outcomes [len(outcomeNames)]int64
-	for i := range c.attempts {
-		a := &c.attempts[i]
-		if !a.final {
-			continue
-		}
-		outcomes[a.outcome]++
-		if a.finished() {
-			k.Finished++
-		} else {
-			k.Failed++
-		}
-	}
-	for o, n := range outcomes {
+	k := Conservation{Read: totals.Turns, Attempts: c.sums.attempts, Sessions: totals.Sessions,
+		Complete: c.sessions.completed(), ByReason: notNil(totals.Dropped)}
+	for o, n := range c.sums.outcomes {
 		k.Outcomes = append(k.Outcomes, Count{Outcome(o).String(), n})
+		if Outcome(o) == Finished {
+			k.Finished += n
+		} else {
+			k.Failed += n
+		}
 	}
 	for _, d := range totals.Dropped {
 		k.Dropped += d.N
-	}
-	for i := range c.sessions {
-		if c.sessions[i].Complete {
-			k.Complete++
-		}
 	}
 	k.Holds = k.Read == k.Finished+k.Failed+k.Dropped
 	return k
@@ -195,124 +286,28 @@ func (c *Collector) waste(totals *Totals) Waste {
 		w.ByCause = append(w.ByCause, Count{cause.String(), totals.WasteTokens[cause]})
 		w.Tokens += totals.WasteTokens[cause]
 	}
-	var computed int64
-	for i := range c.attempts {
-		computed += int64(c.attempts[i].computed)
-	}
-	w.Thrash = ratio(float64(w.Tokens), float64(computed))
+	w.Thrash = ratio(float64(w.Tokens), float64(c.sums.computed))
 	return w
 }
 
+// gate is what the gate did, without the distributions of the waits.
 func (c *Collector) gate(totals *Totals) Gate {
-	g := Gate{UsageProbes: c.probes[0], PrefixProbes: c.probes[1], AttemptsPreempted: totals.AttemptsPreempted,
-		ByReason: []GateReason{}}
-	waits := make([][]float64, len(c.reasons))
-	held := make([]int64, len(c.reasons))
-	var sum, longest int64 = 0, Missing
-	for i := range c.attempts {
-		a := &c.attempts[i]
-		g.Holds += int64(a.holds)
-		if a.holds > 0 {
-			g.HeldAttempts++
-			held[a.reason]++
-		}
-		if a.outcome == Rejected {
-			g.Rejected++
-		}
-		if a.wait != Missing {
-			sum += a.wait
-			longest = max(longest, a.wait)
-			waits[a.reason] = append(waits[a.reason], Seconds(a.wait))
-		}
+	k := &c.sums
+	g := Gate{Holds: k.holds, HeldAttempts: k.held, UsageProbes: k.usageProbes, PrefixProbes: k.prefixProbes, Rejected: k.rejected,
+		AttemptsPreempted: totals.AttemptsPreempted, WaitS: Seconds(k.wait), ByReason: []GateReason{}}
+	if k.longest != Missing {
+		g.MaxWait = some(Seconds(k.longest))
 	}
-	g.WaitS = Seconds(sum)
-	if longest != Missing {
-		g.MaxWait = some(Seconds(longest))
+	for _, r := range c.reasons {
+		g.ByReason = append(g.ByReason, GateReason{Reason: r.reason, Attempts: r.waits, Held: r.held})
 	}
-	for i, reason := range c.reasons {
-		if reason == "" && len(waits[i]) == 0 { // turns that never arrived
-			continue
-		}
-		g.ByReason = append(g.ByReason, GateReason{reason, int64(len(waits[i])), held[i], distOf(waits[i])})
-	}
-	slices.SortFunc(g.ByReason, func(a, b GateReason) int { return cmp.Compare(a.Reason, b.Reason) })
 	return g
 }
 
-// milestones counts all sessions with a row, so a share that never completes has no time.
-func (c *Collector) milestones() Milestones {
-	start := Missing
-	var ends []int64
-	for i := range c.sessions {
-		s := &c.sessions[i]
-		if s.StartPS != Missing && (start == Missing || s.StartPS < start) {
-			start = s.StartPS
-		}
-		if s.Complete && s.EndPS != Missing {
-			ends = append(ends, s.EndPS)
-		}
-	}
-	slices.Sort(ends)
-	at := func(percent int) *float64 {
-		k := (len(c.sessions)*percent + 99) / 100
-		if k == 0 || k > len(ends) || start == Missing {
-			return nil
-		}
-		return some(Seconds(ends[k-1] - start))
-	}
-	return Milestones{at(50), at(90), at(100)}
-}
-
-var (
-	turnEdges    = []int64{1, 2, 3, 4, 5, 6, 8, 11, 16, 21, 31, 51, 76, 101, 151, 201}
-	contextEdges = []int64{0, 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18}
-)
-
-// buckets groups finished turns by key; edges are the first values of the ranges, the last range is open.
-func (c *Collector) buckets(edges []int64, key func(*attempt) int64) []Bucket {
-	type sums struct {
-		ttft, e2el, tpot     []float64
-		hit, ceiling, prompt float64
-	}
-	groups := make([]sums, len(edges))
-	for i := range c.attempts {
-		a := &c.attempts[i]
-		if !a.final || !a.finished() {
-			continue
-		}
-		at, found := slices.BinarySearch(edges, key(a))
-		if !found {
-			at = max(at-1, 0)
-		}
-		g := &groups[at]
-		g.ttft = appendSince(g.ttft, a.arrival, a.first)
-		g.e2el = appendSince(g.e2el, a.arrival, a.done)
-		g.tpot = a.appendTPOT(g.tpot)
-		g.hit += float64(a.hits())
-		g.ceiling += float64(a.ceiling)
-		g.prompt += float64(a.prompt)
-	}
-	out := []Bucket{}
-	for i := range groups {
-		g := &groups[i]
-		if len(g.e2el) == 0 {
-			continue
-		}
-		b := Bucket{From: edges[i], Turns: int64(len(g.e2el)), TTFT: distOf(g.ttft), E2EL: distOf(g.e2el),
-			TPOT: distOf(g.tpot), HitRate: ratio(g.hit, g.prompt), Ceiling: ratio(g.ceiling, g.prompt)}
-		if i+1 < len(edges) {
-			b.To = edges[i+1] - 1
-		}
-		out = append(out, b)
-	}
-	return out
-}
-
-func appendSince(values []float64, start, end int64) []float64 {
-	if d := since(start, end); d != Missing {
-		return append(values, Seconds(d))
-	}
-	return values
+// orderReasons leaves out the reason of turns that never arrived.
+func (g *Gate) orderReasons() {
+	g.ByReason = slices.DeleteFunc(g.ByReason, func(r GateReason) bool { return r.Reason == "" && r.Attempts == 0 })
+	slices.SortFunc(g.ByReason, func(a, b GateReason) int { return cmp.Compare(a.Reason, b.Reason) })
 }
 
 // tpot is the turn's TPOT in seconds; absent for fewer than two output tokens.
@@ -320,12 +315,8 @@ func (a *attempt) tpot() (float64, bool) {
 	if a.output < 2 || a.first == Missing || a.done == Missing {
 		return 0, false
 	}
-	return Seconds(a.done-a.first) / float64(a.output-1), true
+	return perToken(a.done-a.first, a.output), true
 }
 
-func (a *attempt) appendTPOT(values []float64) []float64 {
-	if v, ok := a.tpot(); ok {
-		return append(values, v)
-	}
-	return values
-}
+// perToken is the time in seconds of each output token after the first.
+func perToken(ps int64, output int32) float64 { return Seconds(ps) / float64(output-1) }

@@ -5,14 +5,15 @@ import (
 	"slices"
 )
 
-// percentile is the value at p percent of sorted by linear interpolation between the closest ranks, numpy's default.
-func percentile(sorted []float64, p int) float64 {
-	h := float64((len(sorted)-1)*p) / 100
+// percentile is the value at p percent of n ascending values by linear interpolation between the closest ranks, numpy's
+// default.
+func percentile(n int, at func(i int) float64, p int) float64 {
+	h := float64((n-1)*p) / 100
 	lo := int(math.Floor(h))
-	if lo+1 >= len(sorted) {
-		return sorted[len(sorted)-1]
+	if lo+1 >= n {
+		return at(n - 1)
 	}
-	return sorted[lo] + float64((sorted[lo+1]-sorted[lo])*(h-float64(lo)))
+	return at(lo) + float64((at(lo+1)-at(lo))*(h-float64(lo)))
 }
 
 // shown says whether n samples support the p-th percentile: at least five lie above it.
@@ -20,17 +21,21 @@ func shown(n, p int64) bool { return n*(100-p) >= 500 }
 
 // distOf summarises values, which it sorts.
 func distOf(values []float64) Dist {
-	n := int64(len(values))
-	if n == 0 {
-		return Dist{}
-	}
 	slices.Sort(values)
 	sum := 0.0
 	for _, v := range values {
 		sum += v
 	}
-	d := Dist{N: n, Mean: some(sum / float64(n)), Max: some(values[n-1])}
-	d.setPercentiles(func(p int) float64 { return percentile(values, p) })
+	return summarise(len(values), sum, func(i int) float64 { return values[i] })
+}
+
+// summarise summarises n ascending values with that sum, taken from the smallest to the largest.
+func summarise(n int, sum float64, at func(i int) float64) Dist {
+	if n == 0 {
+		return Dist{}
+	}
+	d := Dist{N: int64(n), Mean: some(sum / float64(n)), Max: some(at(n - 1))}
+	d.setPercentiles(func(p int) float64 { return percentile(n, at, p) })
 	return d
 }
 

@@ -1,6 +1,9 @@
 package results
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Latencies are the samples behind a run's distributions, in seconds and ascending, of the window that tables show.
 type Latencies struct{ TTFT, E2EL, SessionTime []float64 }
@@ -19,21 +22,32 @@ func (r *Run) Latencies() (*Latencies, error) {
 	if err := r.Sessions(c.Session); err != nil {
 		return nil, err
 	}
-	c.joinAttempts()
+	if err := c.joinRest(); err != nil {
+		return nil, err
+	}
 	var err error
 	sp := span{start: picoseconds("start_s", &w.Start, &err), end: picoseconds("end_s", &w.End, &err)}
 	if err != nil {
 		return nil, err
 	}
-	var s turnTimes
-	for i := range c.attempts {
-		if a := &c.attempts[i]; a.final && a.finished() && sp.holds(a.arrival) {
-			s.add(a)
+	var s sorter
+	for i := range distributions {
+		d := &distributions[i]
+		if d.sample == nil {
+			continue
 		}
+		into := d.sample(l)
+		if err := c.gather(&s, d, []span{sp}); err != nil {
+			return nil, err
+		}
+		s.sort()
+		s.groups(inWindow(0), everyone, 1, func(_ int, bits []uint64) {
+			for _, b := range bits {
+				*into = append(*into, math.Float64frombits(b))
+			}
+		})
 	}
-	l.TTFT, l.E2EL, l.SessionTime = s.ttft, s.e2el, c.sessionTimes(sp)
-	slices.Sort(l.TTFT)
-	slices.Sort(l.E2EL)
+	l.SessionTime = c.sessions.in(sp)
 	slices.Sort(l.SessionTime)
 	return l, nil
 }

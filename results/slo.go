@@ -26,61 +26,54 @@ func (b *SLO) within(ttft float64, prompt int32, tpot float64, hasTPOT bool) boo
 	return !(b.TPOTS > 0 && hasTPOT && tpot > b.TPOTS)
 }
 
-// slo measures attainment over the turns that arrived in the span and goodput over those that finished in it.
-func (c *Collector) slo(sp span) *SLOResult {
-	length := Seconds(sp.end - sp.start)
+// againstSLO are the flags of a last attempt that the SLO gives.
+func (c *Collector) againstSLO(a *attempt) int32 {
 	bounds := c.info.SLO
-	missed := map[int32]bool{}
-	var arrived, met, known, infeasible, good, output, total int64
-	for i := range c.attempts {
-		a := &c.attempts[i]
-		if !a.final {
-			continue
+	if bounds == nil {
+		return 0
+	}
+	flags := int32(0)
+	if bounds.met(a) {
+		flags |= flagMet
+	} else {
+		for int(a.turn.session) >= len(c.missed) {
+			c.missed = append(c.missed, false)
 		}
-		ok := bounds.met(a)
-		if !ok {
-			missed[a.session] = true
-		}
-		if ok && sp.holds(a.done) {
-			good++
-			output += int64(a.output)
-			total += int64(a.prompt) + int64(a.output)
-		}
-		if !sp.holds(a.arrival) {
-			continue
-		}
-		arrived++
-		if ok {
-			met++
-		}
-		if feasible, k := bounds.feasible(a); k {
-			known++
-			if !feasible {
-				infeasible++
-			}
+		c.missed[a.turn.session] = true
+	}
+	if feasible, known := bounds.feasible(a); known {
+		flags |= flagIdleKnown
+		if !feasible {
+			flags |= flagInfeasible
 		}
 	}
+	return flags
+}
+
+// slo measures attainment over the turns that arrived in the span and goodput over those that finished in it.
+func (c *Collector) slo(sp span, w *windowSums) *SLOResult {
+	length := Seconds(sp.end - sp.start)
 	var sessions, sessionsMet, sessionsGood int64
-	for i := range c.sessions {
-		s := &c.sessions[i]
-		ok := s.Complete && !missed[s.Session]
-		if sp.holds(s.StartPS) {
+	for s := range c.sessions.all {
+		missed := int(s.session) < len(c.missed) && c.missed[s.session]
+		ok := s.complete && !missed
+		if sp.holds(s.start) {
 			sessions++
 			if ok {
 				sessionsMet++
 			}
 		}
-		if ok && sp.holds(s.EndPS) {
+		if ok && sp.holds(s.end) {
 			sessionsGood++
 		}
 	}
 	return &SLOResult{
-		Attainment:        ratio(float64(met), float64(arrived)),
+		Attainment:        ratio(float64(w.met), float64(w.turns)),
 		SessionAttainment: ratio(float64(sessionsMet), float64(sessions)),
-		GoodTurnsPerS:     ratio(float64(good), length),
-		GoodOutputTPS:     ratio(float64(output), length),
-		GoodTotalTPS:      ratio(float64(total), length),
+		GoodTurnsPerS:     ratio(float64(w.good), length),
+		GoodOutputTPS:     ratio(float64(w.goodOutput), length),
+		GoodTotalTPS:      ratio(float64(w.goodTotal), length),
 		GoodSessionsPerH:  ratio(float64(sessionsGood)*3600, length),
-		Infeasible:        ratio(float64(infeasible), float64(known)),
+		Infeasible:        ratio(float64(w.infeasible), float64(w.known)),
 	}
 }

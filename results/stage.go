@@ -17,6 +17,7 @@ type FS interface {
 	ReadDir(path string) ([]string, error) // names in a folder
 	Mkdir(path string) error               // fails with fs.ErrExist when path exists
 	Create(path string) (File, error)
+	Scratch(dir string) (Scratch, error) // a new file that is gone when it is closed, or the program ends
 	Rename(from, to string) error
 	Remove(path string) error // a file or an empty folder
 	RemoveAll(path string) error
@@ -27,6 +28,12 @@ type FS interface {
 type File interface {
 	io.WriteCloser
 	Sync() error
+}
+
+// Scratch is a file that only its opener sees.
+type Scratch interface {
+	io.WriteCloser
+	io.ReaderAt
 }
 
 // OS is the operating system's file system.
@@ -58,6 +65,24 @@ func (OS) Mkdir(path string) error { return os.Mkdir(path, 0o777) }
 func (OS) Create(path string) (File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 }
+
+// Scratch makes a file and takes its name away; where that does not work with an open file, Close does it.
+func (OS) Scratch(dir string) (Scratch, error) {
+	f, err := os.CreateTemp(dir, ".scratch-")
+	if err != nil {
+		return nil, err
+	}
+	if os.Remove(f.Name()) != nil {
+		return named{f}, nil
+	}
+	return f, nil
+}
+
+// named is a scratch file that still has its name.
+type named struct{ *os.File }
+
+// Close drops the file and its name.
+func (n named) Close() error { return errors.Join(n.File.Close(), os.Remove(n.Name())) }
 
 // Rename moves a file or folder within its file system.
 func (OS) Rename(from, to string) error { return os.Rename(from, to) }

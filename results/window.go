@@ -1,7 +1,5 @@
 package results
 
-import "slices"
-
 // span is a stretch of time, both ends included.
 type span struct {
 	start, end int64
@@ -11,55 +9,41 @@ type span struct {
 func (s span) holds(ps int64) bool { return ps != Missing && s.start <= ps && ps <= s.end }
 
 // wholeSpan is the time from the first arrival to the last completion.
-func (c *Collector) wholeSpan(totals *Totals) (start, end int64, ok bool) {
-	start, end = Missing, totals.EndPS
-	for i := range c.attempts {
-		a := &c.attempts[i]
-		if a.arrival != Missing && (start == Missing || a.arrival < start) {
-			start = a.arrival
-		}
-		if a.finished() {
-			end = max(end, a.done)
-		}
-	}
-	return start, end, start != Missing && end > start
+func (c *Collector) wholeSpan(totals *Totals) (sp span, ok bool) {
+	sp = span{c.sums.start, max(c.sums.end, totals.EndPS), true}
+	return sp, sp.start != Missing && sp.end > sp.start
 }
 
 // steadySpan is the time from the start of the session that makes 10 % of those that started to the completion of the
 // turn that makes 90 % of those that finished.
-func (c *Collector) steadySpan() (start, end int64, ok bool) {
-	var starts, ends []int64
-	for i := range c.sessions {
-		if c.sessions[i].StartPS != Missing {
-			starts = append(starts, c.sessions[i].StartPS)
-		}
+func (c *Collector) steadySpan(s *sorter) (sp span, ok bool, err error) {
+	start, ok := c.sessions.tenth()
+	if !ok {
+		return span{}, false, nil
 	}
-	for i := range c.attempts {
-		if a := &c.attempts[i]; a.final && a.finished() && a.done != Missing {
-			ends = append(ends, a.done)
-		}
+	if err := c.gather(s, &completions, nil); err != nil || len(s.keys) == 0 {
+		return span{}, false, err
 	}
-	if len(starts) == 0 || len(ends) == 0 {
-		return 0, 0, false
-	}
-	slices.Sort(starts)
-	slices.Sort(ends)
-	start = starts[(len(starts)*10+99)/100-1]
-	end = ends[(len(ends)*90+99)/100-1]
-	return start, end, end > start
+	s.sort()
+	sp = span{start: start, end: int64(s.keys[(len(s.keys)*90+99)/100-1] ^ signBit)}
+	return sp, sp.end > sp.start, nil
 }
 
-// window measures everything over a span.
-func (c *Collector) window(sp span, totals *Totals) *Window {
+// window measures over a span all that is no distribution.
+func (c *Collector) window(sp span, totals *Totals, sums *windowSums) (*Window, error) {
 	length := Seconds(sp.end - sp.start)
 	w := &Window{Start: Seconds(sp.start), End: Seconds(sp.end), Length: length}
-	c.latencies(w, sp)
-	c.hits(w, sp)
-	c.sessionMetrics(w, sp)
+	if err := sums.of(c, sp); err != nil {
+		return nil, err
+	}
+	sums.set(w)
+	w.SessionTime = distOf(c.sessions.in(sp))
 	load := c.series.over(sp.start, sp.end, int(totals.Replicas))
 	w.SampledAtAll = load.sampled
 	if sp.whole {
-		c.rowRates(w)
+		w.InputTPS = ratio(float64(c.sums.prompt), length)
+		w.OutputTPS = ratio(float64(c.sums.output), length)
+		w.ComputedPrefillTPS = ratio(float64(c.sums.computed), length)
 	} else if load.sampled {
 		w.InputTPS = ratio(load.sum(loadPrompt), length)
 		w.OutputTPS = ratio(load.sum(loadOutput), length)
@@ -72,139 +56,136 @@ func (c *Collector) window(sp span, totals *Totals) *Window {
 	w.TotalPerGPU, w.OutputPerGPU = over(w.TotalTPS, gpus), over(w.OutputTPS, gpus)
 	w.ComputedPerGPU = over(w.ComputedPrefillTPS, gpus)
 	w.setLoad(load, sp, totals)
+	completed := int64(0)
+	for s := range c.sessions.all {
+		if s.complete && sp.holds(s.end) {
+			completed++
+		}
+	}
+	w.SessionsPerH = ratio(float64(completed)*3600, length)
 	if c.info.SLO != nil {
-		w.SLO = c.slo(sp)
+		w.SLO = c.slo(sp, sums)
 	}
-	w.ByClass = c.byClass(sp)
-	return w
+	w.ByClass = c.byClass(sums)
+	return w, nil
 }
 
-// rowRates takes the rates of the whole run from the attempts, which hold every token.
-func (c *Collector) rowRates(w *Window) {
-	var prompt, output, computed int64
-	for i := range c.attempts {
-		a := &c.attempts[i]
-		if a.wasScheduled() {
-			prompt += int64(a.prompt)
-		}
-		output += int64(a.output)
-		computed += int64(a.computed)
-	}
-	w.InputTPS = ratio(float64(prompt), w.Length)
-	w.OutputTPS = ratio(float64(output), w.Length)
-	w.ComputedPrefillTPS = ratio(float64(computed), w.Length)
+// windowSums are sums over the attempts of a span.
+type windowSums struct {
+	turnSums           // over the turns that arrived in it, last attempts
+	completed    int64 // turns finished in it
+	good         int64 // of these met the SLO
+	goodOutput   int64 // their tokens
+	goodTotal    int64
+	waits        int64 // at the gate, of all attempts of turns that arrived, ps
+	latency      int64 // of finished turns that arrived, ps
+	computed     int64 // tokens of all attempts of turns that arrived
+	wasted       int64
+	cpu, global  int64 // hits of turns that arrived, by tier
+	known        int64 // turns that arrived whose latency on an idle replica is known
+	infeasible   int64 // of these
+	classes      []turnSums
+	sessionRates []float64
+	sessions     []struct{ hits, prompt int64 } // by session
 }
 
-// turnTimes are latency samples in seconds of the turns that arrived in a span.
-type turnTimes struct {
-	ttft, engine, gate, queue, tpot, e2el, gaps []float64
-	latency                                     int64 // sum of e2el, ps
+// turnSums are sums over last attempts.
+type turnSums struct {
+	turns, finished, held, rejected, met int64
+	hits, ceiling, prompt                int64 // tokens of those that were scheduled
 }
 
-func (s *turnTimes) add(a *attempt) {
-	if d := since(a.arrival, a.done); d != Missing {
-		s.latency += d
-	}
-	s.ttft = appendSince(s.ttft, a.arrival, a.first)
-	s.engine = appendSince(s.engine, a.sent, a.first)
-	s.gate = appendSince(s.gate, 0, a.wait)
-	s.queue = appendSince(s.queue, a.sent, a.scheduled)
-	s.e2el = appendSince(s.e2el, a.arrival, a.done)
-	s.tpot = a.appendTPOT(s.tpot)
+func (t *turnSums) add(flags int32) {
+	t.turns++
+	t.finished += int64(flags & flagFinished / flagFinished)
+	t.held += int64(flags & flagHeld / flagHeld)
+	t.rejected += int64(flags & flagRejected / flagRejected)
+	t.met += int64(flags & flagMet / flagMet)
 }
 
-func (c *Collector) latencies(w *Window, sp span) {
-	var s turnTimes
-	var waits, completed int64
-	for i := range c.attempts {
-		a := &c.attempts[i]
-		if a.final && a.finished() && sp.holds(a.done) {
-			completed++
-		}
-		if !sp.holds(a.arrival) {
-			continue
-		}
-		if a.wait != Missing {
-			waits += a.wait
-		}
-		w.ComputedTokens += int64(a.computed)
-		w.WastedTokens += int64(a.wasted)
-		if !a.final {
-			continue
-		}
-		w.Turns++
-		if a.holds > 0 {
-			w.HeldTurns++
-		}
-		if a.toolGap != Missing {
-			s.gaps = append(s.gaps, Seconds(a.toolGap))
-		}
-		if a.finished() {
-			w.Finished++
-			s.add(a)
-		}
-	}
-	w.TTFT, w.TTFTEngine, w.GateWait, w.EngineQueue = distOf(s.ttft), distOf(s.engine), distOf(s.gate), distOf(s.queue)
-	w.TPOT, w.E2EL, w.ToolGap = distOf(s.tpot), distOf(s.e2el), distOf(s.gaps)
-	if w.TPOT.P50 != nil {
-		w.Interactivity = ratio(1, *w.TPOT.P50)
-	}
-	w.Thrash = ratio(float64(w.WastedTokens), float64(w.ComputedTokens))
-	w.GateShare = ratio(Seconds(waits), Seconds(s.latency))
-	w.TurnsPerS = ratio(float64(completed), w.Length)
+func (t *turnSums) addTokens(hits, ceiling, prompt int64) {
+	t.hits += hits
+	t.ceiling += ceiling
+	t.prompt += prompt
 }
 
-// hits sums over the last attempts that were scheduled, so that every turn and its ceiling count once.
-func (c *Collector) hits(w *Window, sp span) {
-	type sums struct{ hit, prompt int64 }
-	bySession := map[int32]sums{}
-	var gpu, cpu, global, ceiling int64
-	for i := range c.attempts {
-		a := &c.attempts[i]
-		if !a.final || !a.wasScheduled() || !sp.holds(a.arrival) {
-			continue
-		}
-		gpu += int64(a.hitGPU)
-		cpu += int64(a.hitCPU)
-		global += int64(a.hitGlobal)
-		ceiling += int64(a.ceiling)
-		w.PromptTokens += int64(a.prompt)
-		s := bySession[a.session]
-		bySession[a.session] = sums{s.hit + a.hits(), s.prompt + int64(a.prompt)}
-	}
-	prompt := float64(w.PromptTokens)
-	w.HitRate = ratio(float64(gpu+cpu+global), prompt)
-	w.HitRateGPU, w.HitRateCPU = ratio(float64(gpu), prompt), ratio(float64(cpu), prompt)
-	w.HitRateGlobal, w.Ceiling = ratio(float64(global), prompt), ratio(float64(ceiling), prompt)
-	w.Capture = ratio(float64(gpu+cpu+global), float64(ceiling))
-	rates := make([]float64, 0, len(bySession))
-	for _, s := range bySession { // order does not show: distOf sorts
+// of sums over a span; the room for sessions is used again.
+func (w *windowSums) of(c *Collector, sp span) error {
+	*w = windowSums{sessions: grown(&w.sessions, int(c.most)+1), sessionRates: w.sessionRates[:0], classes: make([]turnSums, len(c.classes))}
+	clear(w.sessions)
+	err := c.attempts.each(timeArrival.set()|timeDone.set()|timeWait.set()|countFlags.set()|countSession.set()|countClass.set()|
+		countPrompt.set()|countOutput.set()|countComputed.set()|countWasted.set()|countCeiling.set()|countHitGPU.set()|
+		countHitCPU.set()|countHitGlobal.set(), func(ch *chunk) { w.add(ch, sp) })
+	for _, s := range w.sessions {
 		if s.prompt > 0 {
-			rates = append(rates, float64(s.hit)/float64(s.prompt))
+			w.sessionRates = append(w.sessionRates, float64(s.hits)/float64(s.prompt))
 		}
 	}
-	w.SessionHit = distOf(rates)
+	return err
 }
 
-func (c *Collector) sessionMetrics(w *Window, sp span) {
-	var completed int64
-	for i := range c.sessions {
-		if s := &c.sessions[i]; s.Complete && sp.holds(s.EndPS) {
-			completed++
+func (w *windowSums) add(ch *chunk, sp span) {
+	arrival, done, wait := ch.times[timeArrival], ch.times[timeDone], ch.times[timeWait]
+	prompts, outputs := ch.counts[countPrompt], ch.counts[countOutput]
+	for i, flags := range ch.counts[countFlags] {
+		if flags&(flagFinal|flagFinished) == flagFinal|flagFinished && sp.holds(done[i]) {
+			w.completed++
+			if flags&flagMet != 0 {
+				w.good++
+				w.goodOutput += int64(outputs[i])
+				w.goodTotal += int64(prompts[i]) + int64(outputs[i])
+			}
+		}
+		if !sp.holds(arrival[i]) {
+			continue
+		}
+		if wait[i] != Missing {
+			w.waits += wait[i]
+		}
+		w.computed += int64(ch.counts[countComputed][i])
+		w.wasted += int64(ch.counts[countWasted][i])
+		if flags&flagFinal == 0 {
+			continue
+		}
+		if flags&flagFinished != 0 && done[i] != Missing {
+			w.latency += done[i] - arrival[i]
+		}
+		if flags&flagIdleKnown != 0 {
+			w.known++
+			w.infeasible += int64(flags & flagInfeasible / flagInfeasible)
+		}
+		class := &w.classes[ch.counts[countClass][i]]
+		w.turnSums.add(flags)
+		class.add(flags)
+		if flags&flagScheduled != 0 {
+			cpu, global := int64(ch.counts[countHitCPU][i]), int64(ch.counts[countHitGlobal][i])
+			hits := int64(ch.counts[countHitGPU][i]) + cpu + global
+			prompt, ceiling := int64(prompts[i]), int64(ch.counts[countCeiling][i])
+			w.cpu += cpu
+			w.global += global
+			w.addTokens(hits, ceiling, prompt)
+			class.addTokens(hits, ceiling, prompt)
+			session := &w.sessions[ch.counts[countSession][i]]
+			session.hits += hits
+			session.prompt += prompt
 		}
 	}
-	w.SessionTime = distOf(c.sessionTimes(sp))
-	w.SessionsPerH = ratio(float64(completed)*3600, w.Length)
 }
 
-func (c *Collector) sessionTimes(sp span) []float64 {
-	var times []float64
-	for i := range c.sessions {
-		if s := &c.sessions[i]; s.Complete && sp.holds(s.StartPS) {
-			times = appendSince(times, s.StartPS, s.EndPS)
-		}
-	}
-	return times
+// set writes the sums into a window. Hits are those of last attempts that were scheduled, so that every turn and its
+// ceiling count once.
+func (w *windowSums) set(into *Window) {
+	into.Turns, into.Finished, into.HeldTurns = w.turns, w.finished, w.held
+	into.ComputedTokens, into.WastedTokens, into.PromptTokens = w.computed, w.wasted, w.prompt
+	into.Thrash = ratio(float64(w.wasted), float64(w.computed))
+	into.GateShare = ratio(Seconds(w.waits), Seconds(w.latency))
+	into.TurnsPerS = ratio(float64(w.completed), into.Length)
+	prompt := float64(w.prompt)
+	into.HitRate, into.Ceiling = ratio(float64(w.hits), prompt), ratio(float64(w.ceiling), prompt)
+	into.HitRateGPU = ratio(float64(w.hits-w.cpu-w.global), prompt)
+	into.HitRateCPU, into.HitRateGlobal = ratio(float64(w.cpu), prompt), ratio(float64(w.global), prompt)
+	into.Capture = ratio(float64(w.hits), float64(w.ceiling))
+	into.SessionHit = distOf(w.sessionRates)
 }
 
 func (w *Window) setLoad(load *load, sp span, totals *Totals) {

@@ -47,6 +47,7 @@ func Create(dir string, info Info, opts Options) (*Writer, error) {
 
 func newWriter(fsys FS, dir string, info Info) (*Writer, error) {
 	w := &Writer{fs: fsys, dir: dir, info: info, collector: NewCollector(info)}
+	w.collector.attempts.open = func() (Scratch, error) { return fsys.Scratch(dir) }
 	var err error
 	if w.turns, err = newParquetFile[turnColumns](fsys, filepath.Join(dir, TurnsFile)); err != nil {
 		return nil, err
@@ -88,8 +89,13 @@ func (w *Writer) Sample(s *Sample) error {
 
 // Finish completes the folder, gives it its name and returns the summary. On error nothing is left behind.
 func (w *Writer) Finish(totals *Totals) (*Summary, error) {
-	summary := w.collector.Summary(totals)
-	err := w.complete(summary)
+	summary, err := w.collector.summary(totals)
+	if err == nil {
+		err = w.collector.attempts.close()
+	}
+	if err == nil {
+		err = w.complete(summary)
+	}
 	if err != nil {
 		w.Abort()
 		return nil, fmt.Errorf("writing results: %w", err)
@@ -132,6 +138,7 @@ func (w *Writer) close() {
 	w.turns.close()
 	w.sessions.close()
 	w.samples.close()
+	_ = w.collector.attempts.close()
 	for _, a := range w.attached {
 		a.close()
 	}

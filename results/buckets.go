@@ -1,0 +1,55 @@
+package results
+
+// First values of the ranges of turn numbers and of prompt tokens; the last range is open.
+var (
+	turnEdges    = [...]int64{1, 2, 3, 4, 5, 6, 8, 11, 16, 21, 31, 51, 76, 101, 151, 201}
+	contextEdges = [...]int64{0, 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18}
+)
+
+// bucket is the range that holds v, the first one if v lies below it.
+func bucket(edges []int64, v int64) int {
+	for i := len(edges) - 1; i > 0; i-- {
+		if edges[i] <= v {
+			return i
+		}
+	}
+	return 0
+}
+
+// bucketsOf adds a finished attempt to its buckets, if it is the last one, and returns them: by context in the high half,
+// by turn in the low half.
+func (c *Collector) bucketsOf(a *attempt) int32 {
+	turn, context := bucket(turnEdges[:], int64(a.turn.number)), bucket(contextEdges[:], int64(a.prompt))
+	if a.final {
+		for _, b := range []*bucketSums{&c.sums.byTurn[turn], &c.sums.byContext[context]} {
+			b.hit += a.hits()
+			b.ceiling += int64(a.ceiling)
+			b.prompt += int64(a.prompt)
+		}
+	}
+	return int32(context)<<16 | int32(turn)
+}
+
+// bucketsWith are buckets without their distributions.
+func bucketsWith(edges []int64, sums []bucketSums) []Bucket {
+	all := make([]Bucket, len(edges))
+	for i := range all {
+		all[i] = Bucket{From: edges[i], HitRate: ratio(float64(sums[i].hit), float64(sums[i].prompt)),
+			Ceiling: ratio(float64(sums[i].ceiling), float64(sums[i].prompt))}
+		if i+1 < len(edges) {
+			all[i].To = edges[i+1] - 1
+		}
+	}
+	return all
+}
+
+// usedBuckets are those with a turn.
+func usedBuckets(all []Bucket) []Bucket {
+	used := []Bucket{}
+	for _, b := range all {
+		if b.Turns = b.E2EL.N; b.Turns > 0 {
+			used = append(used, b)
+		}
+	}
+	return used
+}
