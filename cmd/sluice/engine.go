@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-sim/sluice/gateway/fakevllm"
+	"github.com/sluice-sim/sluice/gateway/kvevents"
 	"github.com/sluice-sim/sluice/model/latency"
 )
 
@@ -28,6 +30,7 @@ type engineFlags struct {
 	port                               int
 	speed                              float64
 	drain                              time.Duration
+	events, replay, topic              string
 }
 
 func engineCommand() *cobra.Command {
@@ -78,6 +81,9 @@ func (f *engineFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.noResident, "no-resident", false, "have no probe endpoint, as vLLM has none")
 	fs.Int32Var(&f.interval, "stream-interval", 1, "send the tokens of a stream so many at a time after the first")
 	fs.Int32Var(&f.output, "output-tokens", 200, "mean length of an answer where neither max_tokens nor ignore_eos decides")
+	fs.StringVar(&f.events, "kv-events", "", "publish KV events over ZMQ at this `endpoint`, such as tcp://*:5557 (to bind; as in vLLM, one with the name of a host connects)")
+	fs.StringVar(&f.replay, "kv-events-replay", "", "answer requests for lost KV events at this `endpoint`")
+	fs.StringVar(&f.topic, "kv-events-topic", "", "topic of the KV events")
 	fs.BoolVar(&f.allowFaults, "allow-faults", false, "let clients break the server with POST /fault")
 	fs.StringVar(&f.host, "host", "127.0.0.1", "`address` to listen on")
 	fs.IntVar(&f.port, "port", 8000, "port to listen on; 0 is any free one")
@@ -125,13 +131,22 @@ func (f *engineFlags) config() (fakevllm.Config, error) {
 	}
 	cfg.Speed, cfg.OutputTokens, cfg.Interval = f.speed, f.output, f.interval
 	cfg.PromptDetails, cfg.Render, cfg.Resident, cfg.AllowFaults = !f.noDetails, !f.noRender, !f.noResident, f.allowFaults
+	if f.events != "" {
+		cfg.KVEvents = &kvevents.PublisherConfig{Endpoint: f.events, Connect: !kvevents.EngineBinds(f.events), Replay: f.replay, Topic: f.topic, Maps: true}
+	} else if f.replay != "" || f.topic != "" {
+		return none, errors.New("--kv-events-replay and --kv-events-topic need --kv-events")
+	}
 	return cfg, cfg.Check()
 }
 
 // anyCard is a card by name or from a file.
 func anyCard[T any](flag, name string, find, load func(string) (*T, error)) (*T, error) {
 	if isFile(name) {
-		return load(name)
+		c, err := load(name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", flag, err)
+		}
+		return c, nil
 	}
 	return namedCard(flag, name, "", find, load)
 }
@@ -144,13 +159,18 @@ func (f *engineFlags) serve(cmd *cobra.Command, cfg fakevllm.Config) error {
 	}
 	engine, err := fakevllm.New(cfg)
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return badInput(errors.Join(err, listener.Close()))
 	}
 	defer engine.Close()
 	srv := &http.Server{Handler: engine, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
 	cfg = engine.Config()
-	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "sluice engine: %s on http://%s, %d KV blocks of %d tokens, longest context %d, speed %g\n",
-		cfg.Name, listener.Addr(), cfg.Blocks, cfg.Engine.BlockTokens, cfg.Engine.MaxModelLen, cfg.Speed); err != nil {
+	lines := fmt.Sprintf("sluice engine: %s on http://%s, %d KV blocks of %d tokens, longest context %d, speed %g\n",
+		cfg.Name, listener.Addr(), cfg.Blocks, cfg.Engine.BlockTokens, cfg.Engine.MaxModelLen, cfg.Speed)
+	if cfg.KVEvents != nil {
+		events, replay := engine.KVEventAddrs()
+		lines += fmt.Sprintf("sluice engine: KV events on %s, replay on %s\n", orNone(events), orNone(replay))
+	}
+	if _, err := io.WriteString(cmd.OutOrStdout(), lines); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	return serveUntilDone(cmd.Context(), srv, listener, f.drain)
@@ -172,4 +192,12 @@ func serveUntilDone(ctx context.Context, srv *http.Server, listener net.Listener
 		return fmt.Errorf("requests under way were cut after %v", drain)
 	}
 	return nil
+}
+
+// orNone is an address, or words for not having one.
+func orNone(address string) string {
+	if address == "" {
+		return "no address of its own"
+	}
+	return address
 }

@@ -33,7 +33,9 @@ type Config struct {
 	AllowFaults   bool // POST /fault exists
 	MaxBodyBytes  int64
 
-	Publish func([]kvevents.Event) // gets the KV events of each step, as its own; called by the engine, must not block
+	KVEvents *kvevents.PublisherConfig // where KV events are published; nil for nowhere
+
+	publish func([]kvevents.Event) // gets the KV events of each step
 }
 
 // DefaultConfig is a server of a deployment with vLLM's defaults for its GPU, blocks of so many tokens, and the KV memory that

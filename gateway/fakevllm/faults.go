@@ -9,20 +9,21 @@ import (
 
 // Faults are what is wrong with a server on purpose. The zero value is nothing.
 type Faults struct {
-	LatencyFactor   float64 `json:"latency_factor"`    // a step takes so many times longer; 0 is 1
-	FailNext        int32   `json:"fail_next"`         // so many requests for tokens fail
-	FailStatus      int     `json:"fail_status"`       // with this status; 0 is 500
-	DieNext         int32   `json:"die_next"`          // so many requests for tokens lose their connection
-	DieAfterTokens  int32   `json:"die_after_tokens"`  // after so many tokens; 0 is 1
-	MetricsStatus   int     `json:"metrics_status"`    // /metrics answers with this status; 0 is as usual
-	MetricsHang     bool    `json:"metrics_hang"`      // /metrics does not answer
-	HealthStatus    int     `json:"health_status"`     // /health answers with this status; 0 is as usual
-	ResidentHang    bool    `json:"resident_hang"`     // /sluice/resident does not answer
-	ResidentStatus  int     `json:"resident_status"`   // /sluice/resident answers with this status; 0 is as usual
-	TokenizeHang    bool    `json:"tokenize_hang"`     // /tokenize and the render endpoints do not answer
-	Down            bool    `json:"down"`              // every connection is cut, but those to /fault
-	RestartAfterSec float64 `json:"restart_after_s"`   // with Restart: down for so long, in real time
-	Restart         bool    `json:"restart,omitempty"` // restart now
+	LatencyFactor   float64 `json:"latency_factor"`            // a step takes so many times longer; 0 is 1
+	FailNext        int32   `json:"fail_next"`                 // so many requests for tokens fail
+	FailStatus      int     `json:"fail_status"`               // with this status; 0 is 500
+	DieNext         int32   `json:"die_next"`                  // so many requests for tokens lose their connection
+	DieAfterTokens  int32   `json:"die_after_tokens"`          // after so many tokens; 0 is 1
+	MetricsStatus   int     `json:"metrics_status"`            // /metrics answers with this status; 0 is as usual
+	MetricsHang     bool    `json:"metrics_hang"`              // /metrics does not answer
+	HealthStatus    int     `json:"health_status"`             // /health answers with this status; 0 is as usual
+	ResidentHang    bool    `json:"resident_hang"`             // /sluice/resident does not answer
+	ResidentStatus  int     `json:"resident_status"`           // /sluice/resident answers with this status; 0 is as usual
+	LoseKVBatches   int     `json:"lose_kv_batches,omitempty"` // the next batches of KV events reach nobody; they can be replayed
+	TokenizeHang    bool    `json:"tokenize_hang"`             // /tokenize and the render endpoints do not answer
+	Down            bool    `json:"down"`                      // every connection is cut, but those to /fault
+	RestartAfterSec float64 `json:"restart_after_s"`           // with Restart: down for so long, in real time
+	Restart         bool    `json:"restart,omitempty"`         // restart now
 }
 
 func (f *Faults) factor() float64 {
@@ -46,7 +47,7 @@ func (f *Faults) check() error {
 			return err
 		}
 	}
-	if !(f.LatencyFactor >= 0 && f.LatencyFactor <= 1e6) || f.FailNext < 0 || f.DieNext < 0 || f.DieAfterTokens < 0 || !(f.RestartAfterSec >= 0 && f.RestartAfterSec <= 3600) {
+	if !(f.LatencyFactor >= 0 && f.LatencyFactor <= 1e6) || f.FailNext < 0 || f.LoseKVBatches < 0 || f.DieNext < 0 || f.DieAfterTokens < 0 || !(f.RestartAfterSec >= 0 && f.RestartAfterSec <= 3600) {
 		return fmt.Errorf("latency_factor must be 0 to 1e6, restart_after_s 0 to 3600, and counts not negative")
 	}
 	return nil
@@ -66,6 +67,8 @@ func (s *Server) SetFaults(f Faults) error {
 	}
 	restart := f.Restart
 	f.Restart = false
+	lose := f.LoseKVBatches
+	f.LoseKVBatches = 0
 	if restart && f.RestartAfterSec > 0 {
 		f.Down = true
 	}
@@ -76,6 +79,9 @@ func (s *Server) SetFaults(f Faults) error {
 	c.mu.Lock()
 	c.factor = f.factor()
 	c.mu.Unlock()
+	if lose > 0 && s.publisher != nil {
+		s.publisher.Lose(lose)
+	}
 	if !restart {
 		return nil
 	}

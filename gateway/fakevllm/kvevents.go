@@ -10,7 +10,7 @@ import (
 func (c *core) noteContent() {
 	pool := c.loop.Pool()
 	for _, e := range pool.Events() {
-		if c.cfg.Publish != nil {
+		if c.cfg.publish != nil {
 			c.note(e)
 		}
 		switch e.Kind {
@@ -73,7 +73,7 @@ func (c *content) event(id prefix.StreamID, lo, hi int32) kvevents.Event {
 // publish sends what happened until the end of a step.
 func (c *core) publish() {
 	if len(c.events) > 0 {
-		c.cfg.Publish(c.events)
+		c.cfg.publish(c.events)
 		c.events = nil
 	}
 }

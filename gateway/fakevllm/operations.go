@@ -94,3 +94,11 @@ func (s *Server) isSleeping(w http.ResponseWriter, _ *http.Request) {
 	c.mu.Unlock()
 	writeJSON(w, http.StatusOK, map[string]bool{"is_sleeping": asleep})
 }
+
+// KVEventAddrs is where KV events are published and where lost ones can be asked for; "" is nowhere.
+func (s *Server) KVEventAddrs() (events, replay string) {
+	if s.publisher == nil {
+		return "", ""
+	}
+	return s.publisher.Addr(), s.publisher.ReplayAddr()
+}

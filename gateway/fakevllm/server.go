@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-sim/sluice/gateway/kvevents"
 	"github.com/sluice-sim/sluice/model/latency"
 )
 
@@ -29,6 +30,8 @@ type Server struct {
 	closed bool
 	gone   chan struct{} // closed by Close
 
+	publisher *kvevents.Publisher // nil for none
+
 	load     atomic.Int64 // requests for tokens under way
 	requests atomic.Int64 // in all
 	answers  answerStore
@@ -45,6 +48,14 @@ func New(cfg Config) (*Server, error) {
 	}
 	now := time.Now()
 	s := &Server{cfg: cfg, law: law, clock: clock{start: now, speed: cfg.Speed}, created: now.Unix(), mux: http.NewServeMux(), gone: make(chan struct{})}
+	if cfg.KVEvents != nil {
+		if s.publisher, err = kvevents.NewPublisher(*cfg.KVEvents); err != nil {
+			return nil, fmt.Errorf("KV events: %w", err)
+		}
+		s.cfg.publish = func(list []kvevents.Event) {
+			s.publisher.Publish(&kvevents.Batch{Seconds: float64(time.Now().UnixNano()) / 1e9, Events: list})
+		}
+	}
 	s.start()
 	s.routes()
 	return s, nil
@@ -84,6 +95,9 @@ func (s *Server) Close() {
 	c := s.core
 	s.mu.Unlock()
 	c.stop()
+	if s.publisher != nil {
+		_ = s.publisher.Close()
+	}
 }
 
 // Restart is what a crash and a new start of the process look like: connections are cut, the cache is empty, counters
@@ -95,6 +109,9 @@ func (s *Server) Restart() {
 		return
 	}
 	s.core.stop()
+	if s.publisher != nil {
+		s.publisher.Restart()
+	}
 	s.answers.clear()
 	s.start()
 }

@@ -196,7 +196,7 @@ func TestKVEventsFollowThePool(t *testing.T) {
 		cfg.Blocks = 200
 		copies := map[kvevents.Hash]int{}
 		parents := map[kvevents.Hash]kvevents.Hash{}
-		cfg.Publish = func(events []kvevents.Event) {
+		cfg.publish = func(events []kvevents.Event) {
 			for _, e := range events {
 				switch e.Kind {
 				case kvevents.BlockStored:

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// served runs a command that prints its address in its first line, until stop; code is its exit code.
+func served(t *testing.T, args ...string) (url string, stop func() (code int, out, errOut string)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r, w := io.Pipe()
+	var errOut bytes.Buffer
+	done := make(chan int, 1)
+	go func() {
+		done <- execute(ctx, args, strings.NewReader(""), w, &errOut)
+		_ = w.Close()
+	}()
+	lines := bufio.NewReader(r)
+	first, _ := lines.ReadString('\n')
+	if url = regexp.MustCompile(`http://[0-9.]+:[0-9]+`).FindString(first); url == "" {
+		cancel()
+		_, _ = io.Copy(io.Discard, lines)
+		t.Fatalf("sluice %s: exit code %d, no address in %q; %s", strings.Join(args, " "), <-done, first, errOut.String())
+	}
+	rest := make(chan string, 1)
+	go func() {
+		text, _ := io.ReadAll(lines)
+		rest <- first + string(text)
+	}()
+	return url, func() (int, string, string) {
+		cancel()
+		out := <-rest
+		return <-done, out, errOut.String()
+	}
+}
+
+// Ctrl-C lets a request under way finish; what comes then finds nobody.
+func TestEngineDrains(t *testing.T) {
+	url, stop := served(t, "engine", "--port", "0", "--speed", "10", "--kv-events", "tcp://*:0", "--kv-events-replay", "tcp://*:0")
+	answered := make(chan error, 1)
+	go func() {
+		resp, err := http.Post(url+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"x","max_tokens":500,"ignore_eos":true,"stream":true}`))
+		if err == nil {
+			var text []byte
+			text, err = io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if n := bytes.Count(text, []byte("data: ")); n != 502 {
+				t.Errorf("%d events, want 502", n)
+			}
+		}
+		answered <- err
+	}()
+	time.Sleep(100 * time.Millisecond)
+	code, out, errOut := stop()
+	if err := <-answered; err != nil {
+		t.Errorf("the request under way failed: %v", err)
+	}
+	if code != 0 || errOut != "" || !strings.Contains(out, "KV events on tcp://") {
+		t.Errorf("exit code %d, %q, %q", code, out, errOut)
+	}
+	if _, err := http.Get(url + "/health"); err == nil {
+		t.Error("it still answers")
+	}
+}
