@@ -65,6 +65,7 @@ func (r *run) arrive(turn turnRef, now int64) {
 	x := &r.attempts[a]
 	x.turn = turn
 	x.stage = atGate
+	r.atGate++
 	x.outputTokens = rec.OutputTokens
 	x.prompt = prefix.Prefix{Stream: stream, Tokens: rec.Prompt.Tokens}
 	x.path = r.tree.Segments(prefix.Prefix{Stream: stream, Tokens: rec.Prompt.Tokens + rec.OutputTokens}, r.cfg.Engine.BlockTokens, x.path[:0])
@@ -327,6 +328,9 @@ func (r *run) endAttempt(a int32, now int64) {
 	t.live--
 	ss.live--
 	place := x.turn.session
+	if x.stage == atGate {
+		r.atGate--
+	}
 	x.stage = vacant
 	x.generation++
 	r.spareAttempts = append(r.spareAttempts, a)

@@ -54,6 +54,7 @@ func (r *run) dispatch(a int32, c policies.Command) {
 	p := &r.replicas[i]
 	r.catchUp(i, r.now)
 	x.stage = sent
+	r.atGate--
 	x.row.SentPS = r.now
 	x.row.Replica, x.row.PrefillReplica = i, i
 	x.row.RouteReason = c.Reason.String()

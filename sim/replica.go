@@ -256,7 +256,8 @@ func (r *run) noteContent(i int32) {
 			p.series.cur.EvictedTokens += n
 		}
 	}
-	if r.sendKV {
+	if r.sendKV && len(pool.Events()) > 0 {
+		r.news.spoken[i] = true
 		p.outboxAdd(pool.Events())
 	}
 	pool.ClearEvents()
@@ -264,9 +265,6 @@ func (r *run) noteContent(i int32) {
 
 // outboxAdd collects events until the end of the step publishes them.
 func (p *replica) outboxAdd(events []kv.Event) {
-	if len(events) == 0 {
-		return
-	}
 	if n := len(p.outbox); n == 0 || p.outbox[n-1].at >= 0 {
 		if n < cap(p.outbox) {
 			p.outbox = p.outbox[:n+1]

@@ -36,6 +36,7 @@ type run struct {
 	attempts      []attempt
 	spareAttempts []int32
 	attemptCount  int64
+	atGate        int // attempts that wait for a verdict
 	probes        []probe
 	spareProbes   []int32
 
@@ -50,9 +51,8 @@ type run struct {
 	control  core
 	needs    policies.Signals
 	sendKV   bool
-	looks    bool    // the policies look at all replicas whenever they decide
-	news     agenda  // when runs have KV events to tell of: replica and its epoch
-	told     []int32 // scratch of lookAtNews
+	looks    bool // the policies look at all replicas whenever they decide
+	news     news
 	facts    []policies.Fact
 	commands []policies.Command
 	armed    policies.Time    // the wake that is on the agenda
@@ -123,6 +123,7 @@ func (r *run) setUp() {
 	r.makeCore()
 	r.planFaults()
 	r.planScrapes()
+	r.planNews()
 	r.arrange()
 }
 
@@ -247,14 +248,6 @@ func (r *run) instant() {
 		r.armed = w
 		r.agenda.push(int64(w)*nsToPS, wakeDue, 0, 0)
 	}
-}
-
-// look brings up to now what the policies are about to see; see lookAll for what false means.
-func (r *run) look() bool {
-	if r.looks {
-		return r.lookAll()
-	}
-	return r.lookAtNews()
 }
 
 func (r *run) handle(e event) {

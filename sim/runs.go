@@ -1,10 +1,6 @@
 package sim
 
-import (
-	"slices"
-
-	"github.com/sluice-sim/sluice/results"
-)
+import "github.com/sluice-sim/sluice/results"
 
 // decodeRun is a stretch of decode steps that a replica is jumping over. The step that ends at the horizon, and the event
 // for it, are ordinary; steps before it are accounted for when somebody looks, up to the last one that has ended.
@@ -33,21 +29,12 @@ func (r *run) begin(i int32) {
 				p.decoding.left = p.endedBefore(at)
 			}
 			end = p.endOf(p.decoding.left)
-			r.expectNews(i)
+			if r.sendKV && !r.looks {
+				r.expectNews(i)
+			}
 		}
 	}
 	r.agenda.push(end, stepEnds, i, p.runEpoch)
-}
-
-// expectNews notes when the policies can next learn something of a run from KV events.
-func (r *run) expectNews(i int32) {
-	if !r.sendKV || r.looks {
-		return
-	}
-	p := &r.replicas[i]
-	if m := p.loop.NextEvent(p.decoding.left); m <= p.decoding.left {
-		r.news.push(p.endOf(m-1)+r.cfg.Signals.KVEventDelayPS, stepEnds, i, p.runEpoch)
-	}
 }
 
 // fresh tells whether every running request got its last token at the start of the step in progress, so that the gap to
@@ -217,27 +204,6 @@ func (r *run) lookAll() bool {
 	quiet := true
 	for i := range r.replicas {
 		quiet = r.upTo(int32(i)) && quiet
-	}
-	return quiet
-}
-
-// lookAtNews is lookAll for those replicas that have KV events to tell of by now, as far as the policies see no more of a
-// replica than these.
-func (r *run) lookAtNews() bool {
-	r.told = r.told[:0]
-	for len(r.news.heap) > 0 && r.news.heap[0].at <= r.now {
-		if e := r.news.pop(); r.replicas[e.a].decoding.active && r.replicas[e.a].runEpoch == e.b {
-			r.told = append(r.told, e.a)
-		}
-	}
-	slices.Sort(r.told)
-	quiet := true
-	for _, i := range r.told {
-		if r.upTo(i) {
-			r.expectNews(i)
-		} else {
-			quiet = false
-		}
 	}
 	return quiet
 }

@@ -147,6 +147,11 @@ func (l *Loop) taken(m int32) int32 {
 	return n
 }
 
+// Evicts appends to dst the streams of which the first m steps of the run, from now on, evict content.
+func (l *Loop) Evicts(m int32, dst []prefix.StreamID) []prefix.StreamID {
+	return l.pool.Oldest(l.taken(l.ran+m)-l.taken(l.ran), dst)
+}
+
 // UsageAfter is the usage that Jump(m) would return, m at least 1, without going there.
 func (l *Loop) UsageAfter(m int32) float64 {
 	free := l.pool.Free() - (l.taken(l.ran+m-1) - l.taken(l.ran))

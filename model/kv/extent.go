@@ -78,6 +78,17 @@ func (p *Extent) Free() int32 { return p.free }
 // Bare implements Pool.
 func (p *Extent) Bare() int32 { return p.bare }
 
+// Oldest implements Pool.
+func (p *Extent) Oldest(n int32, dst []prefix.StreamID) []prefix.StreamID {
+	n -= p.bare
+	for i := p.oldestIdle; n > 0 && i != nowhere; i = p.pieces[i].newer {
+		x := &p.pieces[i]
+		dst = append(dst, p.contents[p.lanes[x.lane].content].stream)
+		n -= x.hi - x.lo
+	}
+	return dst
+}
+
 // Cached implements Pool.
 func (p *Extent) Cached() int64 { return p.cached }
 

@@ -25,6 +25,8 @@ type Pool interface {
 	Free() int32
 	// Bare is the number of free blocks that hold no content; Grow takes them before it evicts anything.
 	Bare() int32
+	// Oldest appends to dst the streams of which the next n blocks taken by Grow would evict content, the first to go first.
+	Oldest(n int32, dst []prefix.StreamID) []prefix.StreamID
 	// Lookup returns how many leading blocks of path, at most limit, are resident, and how many of these are held by
 	// nobody. It has no side effect.
 	Lookup(path []prefix.Segment, limit int32) (hits, idle int32)

@@ -245,6 +245,11 @@ func (w *world) compare() error {
 	if a, b := w.ref.Bare(), w.ext.Bare(); a != b {
 		return fmt.Errorf("%d bare, extent %d", a, b)
 	}
+	for _, n := range []int32{1, 7, w.ref.Free()} {
+		if a, b := w.ref.Oldest(n, nil), slices.Compact(w.ext.Oldest(n, nil)); !slices.Equal(a, b) {
+			return fmt.Errorf("the next %d blocks evict of streams %v, extent %v", n, a, b)
+		}
+	}
 	if a, b := w.ref.Cached(), w.ext.Cached(); a != b {
 		return fmt.Errorf("%d cached, extent %d", a, b)
 	}

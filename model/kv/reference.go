@@ -77,6 +77,16 @@ func (p *Reference) Bare() int32 {
 	return n
 }
 
+// Oldest implements Pool.
+func (p *Reference) Oldest(n int32, dst []prefix.StreamID) []prefix.StreamID {
+	for i := p.blocks[0].next; i != 0 && n > 0; i, n = p.blocks[i].next, n-1 {
+		if x := &p.blocks[i]; x.hashed && (len(dst) == 0 || dst[len(dst)-1] != x.key.stream) {
+			dst = append(dst, x.key.stream)
+		}
+	}
+	return dst
+}
+
 // Cached implements Pool.
 func (p *Reference) Cached() int64 { return int64(len(p.content)) }
 

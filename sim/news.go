@@ -1,0 +1,167 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/sluice-sim/sluice/policies"
+	"github.com/sluice-sim/sluice/prefix"
+)
+
+// news is which replicas have KV events to tell of that nobody has looked for, because they are jumping over decode
+// steps. A step of a run stores content of the streams that its requests write, and evicts content of streams that are
+// known when the run begins. Policies ask for nothing but how much of the prompt of the turn that they decide on is
+// resident, so before a decision it is enough to bring up to now the replicas whose runs touch a stream of such a prompt.
+type news struct {
+	all    bool   // the policies are told everything before each decision: somebody keeps what they are told
+	gated  bool   // turns may wait, so that a decision may be about any of them
+	due    agenda // with all or gated: the next event of each run; a is the replica, b its epoch
+	silent []int32
+	spoken []bool      // by replica: it has had a KV event; before, how much it holds is unknown, not nothing
+	evicts [][]evictor // by stream
+	told   []int32     // scratch
+	lost   []prefix.StreamID
+}
+
+// evictor is a replica whose run of some epoch evicts content of a stream.
+type evictor struct {
+	replica int32
+	epoch   uint32
+}
+
+func (r *run) planNews() {
+	n := &r.news
+	n.all = r.cfg.Decisions != nil
+	n.gated = r.cfg.Gate.Name != "none"
+	n.spoken = make([]bool, len(r.replicas))
+	for i := range r.replicas {
+		n.silent = append(n.silent, int32(i))
+	}
+}
+
+// expectNews notes what the run that replica i begins will change in what it holds.
+func (r *run) expectNews(i int32) {
+	n := &r.news
+	p := &r.replicas[i]
+	if n.all || n.gated {
+		if m := p.loop.NextEvent(p.decoding.left); m <= p.decoding.left {
+			n.due.push(p.endOf(m-1)+r.cfg.Signals.KVEventDelayPS, stepEnds, i, p.runEpoch)
+		}
+	}
+	if n.all {
+		return
+	}
+	n.lost = p.loop.Evicts(p.decoding.left, n.lost[:0])
+	for _, s := range n.lost {
+		for int(s) >= len(n.evicts) {
+			n.evicts = append(n.evicts, nil)
+		}
+		k := slices.IndexFunc(n.evicts[s], func(e evictor) bool { return e.replica == i })
+		if k < 0 {
+			k = len(n.evicts[s])
+			n.evicts[s] = append(n.evicts[s], evictor{replica: i})
+		}
+		n.evicts[s][k].epoch = p.runEpoch
+	}
+}
+
+// look brings up to now what the policies are about to see. Where a step ends at this very moment its end has to come
+// first: look then reports false, and is called again when the moment's events have been handled.
+func (r *run) look() bool {
+	switch n := &r.news; {
+	case r.looks:
+		return r.lookAll()
+	case !r.sendKV:
+		return true
+	case n.all:
+		return r.lookAtDue()
+	default:
+		return r.lookForTurns()
+	}
+}
+
+// lookForTurns is look for the turns that may be decided on now: those that arrive, unless others wait.
+func (r *run) lookForTurns() bool {
+	n := &r.news
+	n.told = n.told[:0]
+	arrivals := 0
+	for k := range r.facts {
+		if r.facts[k].Kind != policies.TurnArrived {
+			continue
+		}
+		arrivals++
+		x := &r.attempts[r.attemptOf(r.facts[k].Turn.Attempt)]
+		for _, s := range x.path {
+			if k := r.history.of(s.Stream); k != nil && k.writers > 0 {
+				return r.lookWide()
+			}
+			n.addEvictors(r, s.Stream)
+		}
+	}
+	if r.atGate > arrivals {
+		return r.lookWide()
+	}
+	if arrivals == 0 {
+		return true
+	}
+	n.silent = slices.DeleteFunc(n.silent, func(i int32) bool { return n.spoken[i] })
+	n.told = append(n.told, n.silent...)
+	return r.lookAt(n.told)
+}
+
+// addEvictors lists the replicas that are in a run which evicts content of stream s.
+func (n *news) addEvictors(r *run, s prefix.StreamID) {
+	if int(s) >= len(n.evicts) {
+		return
+	}
+	n.evicts[s] = slices.DeleteFunc(n.evicts[s], func(e evictor) bool { return !r.inRun(e.replica, e.epoch) })
+	for _, e := range n.evicts[s] {
+		n.told = append(n.told, e.replica)
+	}
+}
+
+func (r *run) inRun(i int32, epoch uint32) bool {
+	p := &r.replicas[i]
+	return p.decoding.active && p.runEpoch == epoch
+}
+
+// lookWide is look where any replica's news may matter.
+func (r *run) lookWide() bool {
+	if r.news.gated {
+		return r.lookAtDue()
+	}
+	return r.lookAll()
+}
+
+// lookAtDue looks at every replica that has KV events to tell of by now.
+func (r *run) lookAtDue() bool {
+	n := &r.news
+	n.told = n.told[:0]
+	for len(n.due.heap) > 0 && n.due.heap[0].at <= r.now {
+		if e := n.due.pop(); r.inRun(e.a, e.b) {
+			n.told = append(n.told, e.a)
+		}
+	}
+	quiet := r.lookAt(n.told)
+	for _, i := range n.told {
+		p := &r.replicas[i]
+		if !p.decoding.active {
+			continue
+		}
+		if m := p.loop.NextEvent(p.decoding.left); m <= p.decoding.left {
+			n.due.push(p.endOf(m-1)+r.cfg.Signals.KVEventDelayPS, stepEnds, i, p.runEpoch)
+		}
+	}
+	return quiet
+}
+
+// lookAt brings replicas up to now, each once and in order; for false see look.
+func (r *run) lookAt(replicas []int32) bool {
+	slices.Sort(replicas)
+	quiet := true
+	for k, i := range replicas {
+		if k == 0 || i != replicas[k-1] {
+			quiet = r.upTo(i) && quiet
+		}
+	}
+	return quiet
+}
