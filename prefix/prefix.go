@@ -35,8 +35,8 @@ type Tree struct {
 	// Of slots that were released; all empty in a tree of which nothing was.
 	free        []StreamID
 	generations []uint32
-	reborn      []StreamID // slots that were used again, the last of reused
-	reused      uint64     // how often a slot was used again
+	changed     []StreamID // slots that were released or given to a stream, the last of changes
+	changes     uint64
 }
 
 // Len is the number of slots of streams, released ones included; identifiers are 0 to Len()-1, in order of creation as long
@@ -131,6 +131,6 @@ func (t *Tree) Segments(p Prefix, blockTokens int32, dst []Segment) []Segment {
 func (t *Tree) Clone() *Tree {
 	return &Tree{
 		streams: append(make([]Stream, 0, len(t.streams)+64), t.streams...),
-		free:    slices.Clone(t.free), generations: slices.Clone(t.generations), reborn: slices.Clone(t.reborn), reused: t.reused,
+		free:    slices.Clone(t.free), generations: slices.Clone(t.generations), changed: slices.Clone(t.changed), changes: t.changes,
 	}
 }
