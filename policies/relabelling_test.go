@@ -16,6 +16,8 @@ import (
 var symmetric = []arm{
 	{router: "least-requests"}, {router: "least-pending-tokens"}, {router: "least-work"}, {router: "vllm-dp"}, {router: "aibrix-prefix-cache"},
 	{router: "llm-d", routerParams: policies.Params{"preset": {Text: "precise-prefix"}, "running_requests_weight": {Number: .37}}},
+	{router: "llm-d", routerParams: policies.Params{"preset": {Text: "precise-prefix"}, "prefix_scale": {Text: "min-max"}, "output_ratio": {Number: 1.5}, "token_load_weight": {Number: .37}}},
+	{router: "llm-d", routerParams: policies.Params{"prefix": {Text: "events"}, "affinity_filter": onKnob, "affinity_threshold": {Number: .05}, "affinity_rate": {Number: 20}, "running_requests_weight": {Number: .37}}},
 	{router: "smg-cache-aware"}, {router: "smg-cache-aware", routerParams: policies.Params{"index": {Text: "events"}}},
 	{router: "dynamo"}, {router: "preble"}, {router: "preble", routerParams: policies.Params{"warm_up_turns": {Number: 0}, "imbalance": {Number: 1}}},
 	{router: "sticky"}, {router: "sticky-bounded"}, {router: "lmetric"}, {router: "smetric"}, {router: "smetric-figure"},

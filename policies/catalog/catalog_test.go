@@ -12,17 +12,33 @@ import (
 	"github.com/sluice-sim/sluice/policies/catalog"
 )
 
-func all() []policies.Declaration { return append(catalog.Gates(), catalog.Routers()...) }
+func all() []policies.Declaration {
+	return append(append(catalog.Gates(), catalog.Routers()...), catalog.Retentions()...)
+}
+
+// built is how many kinds of policy d builds.
+func built(d policies.Declaration) (n int) {
+	for _, is := range []bool{d.NewGate != nil, d.NewRouter != nil, d.NewRetention != nil} {
+		if is {
+			n++
+		}
+	}
+	return n
+}
 
 func TestDeclarationsAreComplete(t *testing.T) {
 	name := regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 	knob := regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 	seen := map[string]bool{}
 	for _, d := range all() {
-		if !name.MatchString(d.Name) || seen[d.Name] || d.Doc == "" || d.Source == "" || d.Missing == "" || (d.NewGate == nil) == (d.NewRouter == nil) {
+		kind := d.Name
+		if d.NewRetention != nil {
+			kind += " (retention)" // there is a gate none and a retention none
+		}
+		if !name.MatchString(d.Name) || seen[kind] || d.Doc == "" || d.Source == "" || d.Missing == "" || built(d) != 1 {
 			t.Errorf("%q is not complete, not unique or badly named", d.Name)
 		}
-		seen[d.Name] = true
+		seen[kind] = true
 		knobs := map[string]bool{}
 		for _, k := range d.Knobs {
 			if !knob.MatchString(k.Name) || knobs[k.Name] || k.Doc == "" {
