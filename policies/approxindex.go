@@ -13,12 +13,18 @@ type ApproxIndex struct {
 	blockTokens int32
 	capacity    int64 // blocks of one replica; 0 for no limit
 	ttl         Time
-	heads       []int32 // by stream: first piece, noSlot if none
+	heads       []head // by stream
 	pieces      []piece
 	free        []int32
 	recent      []recency // by replica
 	segments    []prefix.Segment
 	reach       []int32
+}
+
+// head is what is known of a stream. When its slot was given to another stream, the pieces are nobody's.
+type head struct {
+	first      int32 // piece, noSlot if none
+	generation uint32
 }
 
 // piece is blocks lo <= i < hi of a stream, sent to a replica at one moment. Pieces of a stream are sorted by (replica, lo).
@@ -53,7 +59,7 @@ func (x *ApproxIndex) Insert(now Time, v *View, p prefix.Prefix, r ReplicaID) {
 	}
 	x.segments = v.tree.Segments(p, x.blockTokens, x.segments[:0])
 	for i := len(x.segments) - 1; i >= 0; i-- { // the root last, so that it is the most recent
-		x.send(now, x.segments[i], r)
+		x.send(now, v, x.segments[i], r)
 	}
 	for over := list.blocks - x.capacity; x.capacity > 0 && over > 0; over = list.blocks - x.capacity {
 		old := &x.pieces[list.oldest]
@@ -67,11 +73,17 @@ func (x *ApproxIndex) Insert(now Time, v *View, p prefix.Prefix, r ReplicaID) {
 }
 
 // send makes blocks g.Lo to g.Hi of a stream one piece, the most recent of r.
-func (x *ApproxIndex) send(now Time, g prefix.Segment, r ReplicaID) {
+func (x *ApproxIndex) send(now Time, v *View, g prefix.Segment, r ReplicaID) {
 	for int(g.Stream) >= len(x.heads) {
-		x.heads = append(x.heads, noSlot)
+		x.heads = append(x.heads, head{first: noSlot})
 	}
-	prev, at := noSlot, x.heads[g.Stream]
+	if h := &x.heads[g.Stream]; h.generation != v.tree.Generation(g.Stream) {
+		for h.first != noSlot {
+			x.remove(h.first)
+		}
+		h.generation = v.tree.Generation(g.Stream)
+	}
+	prev, at := noSlot, x.heads[g.Stream].first
 	for at != noSlot && x.pieces[at].replica < r {
 		prev, at = at, x.pieces[at].next
 	}
@@ -97,7 +109,7 @@ func (x *ApproxIndex) add(n piece) {
 		slot = int32(len(x.pieces) - 1)
 	}
 	if n.prev == noSlot {
-		x.heads[n.stream] = slot
+		x.heads[n.stream].first = slot
 	} else {
 		x.pieces[n.prev].next = slot
 	}
@@ -119,7 +131,7 @@ func (x *ApproxIndex) add(n piece) {
 func (x *ApproxIndex) remove(slot int32) {
 	n := x.pieces[slot]
 	if n.prev == noSlot {
-		x.heads[n.stream] = n.next
+		x.heads[n.stream].first = n.next
 	} else {
 		x.pieces[n.prev].next = n.next
 	}
@@ -154,10 +166,10 @@ func (x *ApproxIndex) Hits(now Time, v *View, p prefix.Prefix, dst []int32) {
 	clear(x.reach)
 	x.segments = v.tree.Segments(p, x.blockTokens, x.segments[:0])
 	for _, g := range x.segments {
-		if int(g.Stream) >= len(x.heads) {
+		if int(g.Stream) >= len(x.heads) || x.heads[g.Stream].generation != v.tree.Generation(g.Stream) {
 			continue
 		}
-		for at := x.heads[g.Stream]; at != noSlot; at = x.pieces[at].next {
+		for at := x.heads[g.Stream].first; at != noSlot; at = x.pieces[at].next {
 			n := &x.pieces[at]
 			if reach := x.reach[n.replica]; n.lo <= reach && n.hi > reach && !x.expired(now, at) {
 				x.reach[n.replica] = min(n.hi, g.Hi)

@@ -2,11 +2,12 @@ package policies
 
 import "github.com/sluice-sim/sluice/prefix"
 
-// segmentsOf is which streams own which blocks of p. Streams never split, so the last answer stays right.
+// segmentsOf is which streams own which blocks of p. Streams never split, so the last answer stays right until a slot of the
+// tree changes hands.
 func (x *index) segmentsOf(p prefix.Prefix, blockTokens int32) []prefix.Segment {
-	if x.segmented != p || x.segmentBy != blockTokens {
+	if x.segmented != p || x.segmentBy != blockTokens || x.segmentAt != x.tree.Changes() {
 		x.segments = x.tree.Segments(p, blockTokens, x.segments[:0])
-		x.segmented, x.segmentBy = p, blockTokens
+		x.segmented, x.segmentBy, x.segmentAt = p, blockTokens, x.tree.Changes()
 	}
 	return x.segments
 }

@@ -36,6 +36,7 @@ type index struct {
 	segments  []prefix.Segment // of the last prompt
 	segmented prefix.Prefix
 	segmentBy int32
+	segmentAt uint64 // changes of the tree
 	reach     []int32
 }
 

@@ -29,6 +29,7 @@ const maxBoards = 64
 // that hold equally much of these.
 type board struct {
 	path   prefix.StreamID
+	born   uint32 // generation of path
 	place  func(v *View, r ReplicaID) Place
 	byHits bool
 
@@ -126,6 +127,10 @@ func (k *Ranking) Ask(v *View, t *Turn) {
 		}
 		if each = !ok; ok {
 			k.board = k.boards[i]
+			if g := v.tree.Generation(path); k.born != g {
+				k.reset(v) // the slot is another stream's now
+				k.born = g
+			}
 		}
 	}
 	k.ask(v, t, each)

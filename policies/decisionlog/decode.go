@@ -17,6 +17,8 @@ type Decoder struct {
 	steps  int64
 	now    policies.Time
 	step   Step
+
+	children []int32 // by stream: how many fork from it
 }
 
 // NewDecoder returns a decoder that expects the header.
@@ -64,8 +66,10 @@ func (d *Decoder) take(line []byte) (*Step, error) {
 		step = &d.step
 	case c.try(`{"first_stream":`):
 		d.streams(c)
+	case c.try(`{"streams_again":[`):
+		d.streamsAgain(c)
 	default:
-		c.fail(`{"step": or {"first_stream":`)
+		c.fail(`{"step":, {"first_stream": or {"streams_again":`)
 	}
 	c.want("\n")
 	if c.err == nil && c.at != len(line) {
@@ -198,19 +202,11 @@ func (d *Decoder) streams(c *cursor) {
 	c.want(`,"streams":[`)
 	for first := true; c.more(first, "]"); first = false {
 		c.want("[")
-		parent := c.integer(-1, int64(d.Tree.Len())-1)
-		c.want(",")
-		least, most := int64(0), int64(0)
-		if parent >= 0 {
-			least, most = 1, math.MaxInt32
-			if c.err == nil {
-				least = int64(d.Tree.Stream(prefix.StreamID(parent)).ForkAt) + 1
-			}
-		}
-		at := c.integer(least, most)
+		st := d.readStream(c)
 		c.want("]")
 		if c.err == nil {
-			d.Tree.Fork(prefix.Prefix{Stream: prefix.StreamID(parent), Tokens: int32(at)})
+			d.forked(st.Parent, 1)
+			d.Tree.Fork(prefix.Prefix{Stream: st.Parent, Tokens: st.ForkAt})
 		}
 	}
 	if c.err == nil && int64(d.Tree.Len()) == n || int64(d.Tree.Len()) > n+streamsPerLine {

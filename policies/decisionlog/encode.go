@@ -85,14 +85,22 @@ func appendCapability(b []byte, c *policies.Capability) []byte {
 // streamsPerLine bounds the lines that tell of new streams.
 const streamsPerLine = 4096
 
-// AppendStreams appends lines for the streams of tree from first on.
+// AppendStreams appends lines for the streams of tree from first on, of which nothing was released.
 func AppendStreams(b []byte, tree *prefix.Tree, first int) []byte {
+	return appendStreams(b, tree, first, func(prefix.StreamID) bool { return false })
+}
+
+// appendStreams writes those that are later as roots: another line says what they are.
+func appendStreams(b []byte, tree *prefix.Tree, first int, later func(prefix.StreamID) bool) []byte {
 	for first < tree.Len() {
 		b = appendInt(b, `{"first_stream":`, int64(first))
 		b = append(b, `,"streams":[`...)
 		last := min(tree.Len(), first+streamsPerLine)
 		for i := first; i < last; i++ {
 			s := tree.Stream(prefix.StreamID(i))
+			if later(prefix.StreamID(i)) {
+				s = prefix.Stream{Parent: prefix.None}
+			}
 			b = appendInt(comma(b, i-first), "[", int64(s.Parent))
 			b = append(appendInt(b, ",", int64(s.ForkAt)), ']')
 		}

@@ -19,7 +19,8 @@ type Recorder struct {
 	w       Writer
 	header  Header
 	begun   bool
-	streams int
+	streams int    // slots of the tree that were written
+	changes uint64 // of the tree, likewise
 	step    Step
 	line    []byte
 	pool    [][]policies.ReplicaScore
@@ -83,7 +84,7 @@ func (w *witness) Completion(now policies.Time, r policies.ReplicaID, t *policie
 	return at
 }
 
-// Step writes a Step of the core and the streams of tree that are new. It keeps nothing that it is handed.
+// Step writes a Step of the core and what is new in tree. It keeps nothing that it is handed.
 func (r *Recorder) Step(tree *prefix.Tree, now policies.Time, facts []policies.Fact, commands []policies.Command) error {
 	b := r.line[:0]
 	if !r.begun {
@@ -92,8 +93,7 @@ func (r *Recorder) Step(tree *prefix.Tree, now policies.Time, facts []policies.F
 		}
 		b, r.begun = r.header.Append(b), true
 	}
-	b = AppendStreams(b, tree, r.streams)
-	r.streams = tree.Len()
+	b = r.appendTree(b, tree)
 	r.step.Number++
 	r.step.Now, r.step.Facts, r.step.Commands = now, facts, commands
 	start := len(b)

@@ -27,7 +27,8 @@ func Dynamo() policies.Declaration {
 	}
 }
 
-const dynamoMissing = "A replica without KV events is taken to hold what was sent there within ttl_s. Without progress a decode counts as having produced one token."
+const dynamoMissing = "A replica without KV events is taken to hold what was sent there within ttl_s. Without progress a decode counts as having produced one token. " +
+	"Not built: the credit for blocks in host memory, on disk or in a shared store, of which no fact tells, and the queue before workers that are overloaded."
 
 func dynamoKnobs() []policies.Knob {
 	return []policies.Knob{

@@ -71,6 +71,7 @@ func smetricDeclaration(name, doc string, gate smetricGate, spill smetricSpill) 
 				Doc: "what the expected hit is: the thread's previous prompt and output, or the whole prompt"},
 			{Name: "gamma", Kind: policies.FloatKnob, Default: policies.Value{Number: 1}, Min: 0, Max: 1000, Doc: "factor on the budget of 1 s + 62.5 ms for each 1000 prompt tokens"},
 			{Name: "overload", Kind: policies.FloatKnob, Default: policies.Value{Number: 2}, Min: 0, Max: 1000, Doc: "gate overload: multiple of the mean load"},
+			{Name: "request_tokens", Kind: policies.IntKnob, Default: policies.Value{Number: 0}, Min: 0, Max: 1e6, Unit: "tokens", Doc: "gate overload, spill load: what a turn in flight adds to the load of queued and decode tokens"},
 			{Name: "decode_mask", Kind: policies.BoolKnob, Default: policies.Value{Bool: false}, Doc: "avoid replicas where this prefill would make a decode late"},
 			{Name: "tpot_s", Kind: policies.FloatKnob, Default: policies.Value{Number: .030}, Min: 0, Max: 60, Unit: "s", Doc: "decode mask: time per output token that a decode is due"},
 			{Name: "drain_per_s", Kind: policies.FloatKnob, Default: policies.Value{Number: 0}, Min: 0, Max: 1e9, Unit: "tokens/s",
@@ -105,6 +106,7 @@ type smetric struct {
 	history  bool
 	gamma    float64
 	overload float64
+	request  int64 // tokens
 	mask     bool
 	tpot     float64
 	drain    float64
@@ -120,7 +122,7 @@ type smetric struct {
 
 func newSMetric(e policies.Env, p policies.Params) policies.Router {
 	m := &smetric{
-		hit: p["hit"].Number, history: p["expected_hit"].Text == "history", gamma: p["gamma"].Number, overload: p["overload"].Number,
+		hit: p["hit"].Number, history: p["expected_hit"].Text == "history", gamma: p["gamma"].Number, overload: p["overload"].Number, request: int64(p["request_tokens"].Number),
 		mask: p["decode_mask"].Bool, tpot: p["tpot_s"].Number, drain: p["drain_per_s"].Number,
 		doubling: p["attention_doubling_tokens"].Number, batch: batchOf(p), fallback: e.Capability,
 	}
@@ -189,7 +191,7 @@ func (m *smetric) expected(v *policies.View, t *policies.Turn) int32 {
 func (m *smetric) fits(v *policies.View, t *policies.Turn, home policies.ReplicaID, hit int32) bool {
 	n := len(v.Up())
 	if m.gate == gateOverload {
-		return overloadFits(smetricLoad(v, home), v.UpQueuedTokens()+v.UpDecodeTokens(), n, m.overload)
+		return overloadFits(m.load(v, home), m.loads(v), n, m.overload)
 	}
 	drain := m.drainOf(v, home, m.gate == gateBudgetAttention)
 	switch {
@@ -270,8 +272,10 @@ func (m *smetric) place(v *policies.View, r policies.ReplicaID) policies.Place {
 		p.A = m.batch.of(v, r)
 	}
 	switch m.spill {
-	case spillLoad, spillDynamo:
-		p.Key = smetricLoad(v, r)
+	case spillLoad:
+		p.Key = m.load(v, r)
+	case spillDynamo:
+		p.Key = v.QueuedTokens(r) + v.DecodeTokens(r)
 	case spillLMetric:
 		p.Key = v.QueuedTokens(r)
 	case spillLMetricAttention, spillPrefillWorkAttention:
@@ -298,6 +302,23 @@ func (m *smetric) spillScore(t *policies.Turn, g policies.Group, key int64) floa
 
 func (m *smetric) workOf(t *policies.Turn, g policies.Group, key int64) float64 {
 	return m.work(t, g.Hit, math.Float64frombits(uint64(key)), math.Float64frombits(uint64(g.B)))
+}
+
+// load is the load of the figure: prefill tokens that are queued, tokens that decode and so much for each turn in flight. The
+// figure divides all by the block size, which changes no comparison.
+func (m *smetric) load(v *policies.View, r policies.ReplicaID) int64 {
+	return v.QueuedTokens(r) + v.DecodeTokens(r) + m.request*int64(v.InFlight(r))
+}
+
+// loads is the sum of all loads.
+func (m *smetric) loads(v *policies.View) int64 {
+	sum := v.UpQueuedTokens() + v.UpDecodeTokens()
+	if m.request > 0 {
+		for _, r := range v.Up() {
+			sum += m.request * int64(v.InFlight(r))
+		}
+	}
+	return sum
 }
 
 // work is what a replica with a hit has to compute until t has its first token, in tokens at the cost of an empty context.

@@ -20,12 +20,6 @@ func queuedWork(tokens, moment int64, doubling float64) float64 {
 // 1000 tokens.
 func ttftBudget(l int32) float64 { return 1 + float64(l)/16000 }
 
-// smetricLoad is the load of the figure: prefill tokens that are queued and tokens that decode. The figure divides both
-// by the block size, which changes no comparison.
-func smetricLoad(v *policies.View, r policies.ReplicaID) int64 {
-	return v.QueuedTokens(r) + v.DecodeTokens(r)
-}
-
 // overloadFits says whether load is at most factor times the mean of n loads with that sum.
 func overloadFits(load, sum int64, n int, factor float64) bool {
 	return float64(load*int64(n)) <= factor*float64(sum)

@@ -2,11 +2,10 @@ package routing
 
 import "github.com/sluice-sim/sluice/policies"
 
-// Reads the ledger's in-flight counts and, where replicas send them and it may, KV events. Keeps a tree of the prompts
-// that it sent, token by token, and how many turns each replica got. The least loaded is the one with the fewest turns in
+// Reads the ledger's in-flight counts, with the triggers by KV usage samples and, where replicas send them and it may, KV
+// events. Keeps a tree of the prompts that it sent, token by token, and how many turns each replica got. The least loaded is the one with the fewest turns in
 // flight, then the fewest turns ever, then the lowest. Equal hits go to the fewest in flight, then to the smallest tree.
-// Trees are cut when they grow too large, not every two minutes; the triggers by KV usage, which are off by default, are
-// not here. Source: lightseekorg/smg, model_gateway/src/policies/cache_aware.rs; spec: policies 3.7.
+// Trees are cut when they grow too large, not every two minutes. Source: lightseekorg/smg, model_gateway/src/policies/cache_aware.rs; spec: policies 3.7.
 
 // SMGCacheAware declares the cache-aware router of the SGLang model gateway, with the defaults of its command line.
 func SMGCacheAware() policies.Declaration {
@@ -14,19 +13,23 @@ func SMGCacheAware() policies.Declaration {
 		Name:      "smg-cache-aware",
 		Doc:       "Takes the replica that was sent the longest prefix of the prompt if that is long enough, otherwise the least loaded; and the least loaded while loads are too far apart.",
 		Source:    "lightseekorg/smg, cache_aware.rs; spec: policies 3.7",
-		Needs:     policies.NeedsKVEvents,
-		NeedsWith: withoutEvents(policies.NeedsKVEvents, smgEvents),
-		Missing:   "Without KV events, or with index tree, it goes by what it sent where. With index events a replica that sends none is taken to hold what was sent there.",
+		Needs:     policies.NeedsKVEvents | policies.NeedsSamples,
+		NeedsWith: smgSignals,
+		Missing: "Without KV events, or with index tree, it goes by what it sent where. With index events a replica that sends none is taken to hold what was sent there. " +
+			"A replica whose KV usage is unknown neither makes usages too far apart nor too high.",
 		Knobs: []policies.Knob{
 			{Name: "cache_threshold", Kind: policies.FloatKnob, Default: policies.Value{Number: .3}, Min: 0, Max: 1, Unit: "fraction", Doc: "part of the prompt that must be exceeded for a match to count; not with events"},
 			{Name: "balance_abs_threshold", Kind: policies.IntKnob, Default: policies.Value{Number: 64}, Min: 0, Max: 1e6, Unit: "turns", Doc: "loads are too far apart if largest - smallest exceeds this"},
 			{Name: "balance_rel_threshold", Kind: policies.FloatKnob, Default: policies.Value{Number: 1.5}, Min: 0, Max: 1e6, Doc: "and the largest exceeds this multiple of the smallest"},
+			{Name: "usage_overload_threshold", Kind: policies.FloatKnob, Default: policies.Value{Number: 1}, Min: 0, Max: 1, Unit: "fraction", Doc: "loads count as too far apart, too, if the KV usage of a replica exceeds this; 1 is never"},
+			{Name: "usage_spread_threshold", Kind: policies.FloatKnob, Default: policies.Value{Number: 1}, Min: 0, Max: 1, Unit: "fraction", Doc: "and if the largest usage exceeds the smallest by more; 1 is never"},
 			{Name: "max_tree_tokens", Kind: policies.IntKnob, Default: policies.Value{Number: 1 << 26}, Min: 1, Max: 1e12, Unit: "tokens", Doc: "tokens remembered for each replica; the least recently sent are forgotten first"},
 			{Name: "index", Kind: policies.EnumKnob, Default: policies.Value{Text: "tree"}, Enum: []string{"tree", "events"}, Doc: "what says where a prefix is: what was sent, or KV events"},
 		},
 		NewRouter: func(_ policies.Env, p policies.Params) policies.Router {
 			return &smg{
 				threshold: p["cache_threshold"].Number, abs: int32(p["balance_abs_threshold"].Number), rel: p["balance_rel_threshold"].Number,
+				overload: p["usage_overload_threshold"].Number, spread: p["usage_spread_threshold"].Number,
 				resident: residency{events: smgEvents(p), sent: policies.NewApproxIndex(1, int64(p["max_tree_tokens"].Number), policies.Never)},
 			}
 		},
@@ -36,10 +39,24 @@ func SMGCacheAware() policies.Declaration {
 // smgEvents says whether the knobs have KV events say where a prefix is.
 func smgEvents(p policies.Params) bool { return p["index"].Text == "events" }
 
+// smgSignals is what is read with the knobs p.
+func smgSignals(p policies.Params) policies.Signals {
+	needs := policies.Signals(0)
+	if smgEvents(p) {
+		needs |= policies.NeedsKVEvents
+	}
+	if p["usage_overload_threshold"].Number < 1 || p["usage_spread_threshold"].Number < 1 {
+		needs |= policies.NeedsSamples
+	}
+	return needs
+}
+
 type smg struct {
 	threshold float64
 	abs       int32
 	rel       float64
+	overload  float64 // 1 for never
+	spread    float64
 	resident  residency
 	processed []int64 // turns ever, by replica
 }
@@ -76,7 +93,7 @@ func (m *smg) choose(now policies.Time, v *policies.View, t *policies.Turn) (pol
 			idle = r
 		}
 	}
-	if smgImbalanced(v.InFlight(idle), busiest, m.abs, m.rel) {
+	if smgImbalanced(v.InFlight(idle), busiest, m.abs, m.rel) || m.usageImbalanced(v) {
 		return idle, policies.Imbalanced
 	}
 	hits := m.resident.hits(now, v, t.Prompt)
@@ -90,6 +107,25 @@ func (m *smg) choose(now policies.Time, v *policies.View, t *policies.Turn) (pol
 		return home, policies.HomeHit
 	}
 	return idle, policies.LeastLoaded
+}
+
+// usageImbalanced says whether KV usages are too high or too far apart.
+func (m *smg) usageImbalanced(v *policies.View) bool {
+	if m.overload >= 1 && m.spread >= 1 {
+		return false
+	}
+	known, least, most := false, 0.0, 0.0
+	for _, r := range v.Up() {
+		s := v.Sample(r)
+		if s.Has&policies.HasUsage == 0 {
+			continue
+		}
+		if !known {
+			known, least, most = true, s.Usage, s.Usage
+		}
+		least, most = min(least, s.Usage), max(most, s.Usage)
+	}
+	return known && (m.overload < 1 && most > m.overload || m.spread < 1 && most-least > m.spread)
 }
 
 // lighter says whether a goes before b among equal hits.

@@ -67,6 +67,40 @@ func TestSMGMatchesWhatItSent(t *testing.T) {
 	w.route(prefix.Prefix{Stream: root, Tokens: 333}, 0, policies.HomeHit)
 }
 
+// KV usage that is too high, or too far apart, counts as loads that are; what was not reported does not.
+func TestSMGUsage(t *testing.T) {
+	for _, c := range []struct {
+		what             string
+		overload, spread float64
+		usage            [2]float64 // below 0: not reported
+		want             policies.Reason
+	}{
+		{"off", 1, 1, [2]float64{1, 0}, policies.HomeHit},
+		{"too high", .8, 1, [2]float64{.81, .8}, policies.Imbalanced},
+		{"as high as may", .8, 1, [2]float64{.8, .8}, policies.HomeHit},
+		{"too far apart", 1, .25, [2]float64{.25, .75}, policies.Imbalanced},
+		{"as far apart as may", 1, .5, [2]float64{.25, .75}, policies.HomeHit},
+		{"one unknown", 1, .1, [2]float64{-1, .9}, policies.HomeHit},
+		{"one unknown, the other too high", .8, 1, [2]float64{-1, .9}, policies.Imbalanced},
+		{"both unknown", 0, 0, [2]float64{-1, -1}, policies.HomeHit},
+	} {
+		w := newSMGWorld(t, 2, policies.Params{"usage_overload_threshold": number(c.overload), "usage_spread_threshold": number(c.spread)})
+		p := prefix.Prefix{Tokens: 100}
+		w.route(p, 0, policies.LeastLoaded)
+		for r, u := range c.usage {
+			if u >= 0 {
+				w.usage(policies.ReplicaID(r), 0, 0, u)
+			}
+		}
+		to := policies.ReplicaID(0)
+		if c.want == policies.Imbalanced {
+			to = 1 // which got fewer turns
+		}
+		t.Log(c.what)
+		w.route(p, to, c.want)
+	}
+}
+
 // While loads are too far apart the least loaded takes everything, and what it took is found there afterwards.
 func TestSMGInsertsWhileImbalanced(t *testing.T) {
 	w := newSMGWorld(t, 2, policies.Params{"balance_abs_threshold": number(2)})
