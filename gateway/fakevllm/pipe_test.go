@@ -57,7 +57,7 @@ type rig struct {
 }
 
 // small is a server of an 8B model on an H100 with a small cache, in real time.
-func small(t *testing.T) Config {
+func small(t testing.TB) Config {
 	t.Helper()
 	m, err := latency.FindModel("llama-3.1-8b")
 	if err != nil {
