@@ -14,6 +14,9 @@ type Batch struct{ d *Driver }
 // Now is the moment.
 func (b *Batch) Now() policies.Time { return b.d.now }
 
+// View is the core's view, for reading.
+func (b *Batch) View() *policies.View { return b.d.core.View() }
+
 // Arrive brings a turn. Its verdict comes when the core has come to one.
 func (b *Batch) Arrive(x Arrival) (*Attempt, error) {
 	d := b.d
@@ -36,7 +39,7 @@ func (b *Batch) Arrive(x Arrival) (*Attempt, error) {
 	s.ended = x.Session == ""
 	d.last++
 	a := &Attempt{
-		id: d.last, prompt: x.Prompt, arrived: d.now, replica: policies.NoReplica, cancel: x.Cancel, verdict: make(chan Verdict, 1),
+		id: d.last, prompt: x.Prompt, arrived: d.now, replica: policies.NoReplica, cancel: x.Cancel, owner: x.Owner, verdict: make(chan Verdict, 1),
 	}
 	var former *thread
 	if x.Former != nil {
@@ -132,6 +135,27 @@ func (b *Batch) Lease(id policies.AttemptID) *Attempt {
 	}
 	return nil
 }
+
+// Leases visits the leases of replica r.
+func (b *Batch) Leases(r policies.ReplicaID, visit func(*Attempt)) {
+	for e := b.d.leases.Front(); e != nil; e = e.Next() {
+		if a := e.Value.(*Attempt); a.replica == r {
+			visit(a)
+		}
+	}
+}
+
+// Waiting visits the attempts that wait, in no particular order.
+func (b *Batch) Waiting(visit func(*Attempt)) {
+	for _, a := range b.d.attempts {
+		if a.stage == waiting {
+			visit(a)
+		}
+	}
+}
+
+// addFacts adds facts of KV events.
+func (b *Batch) addFacts(facts []policies.Fact) { b.d.facts = append(b.d.facts, facts...) }
 
 // Replica is where a was sent.
 func (a *Attempt) Replica() policies.ReplicaID { return a.replica }

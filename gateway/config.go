@@ -72,12 +72,14 @@ type PromptConfig struct {
 	Source  string  `yaml:"source" def:"tokenize" enum:"tokenize,render" doc:"Basis tokens: the endpoint that gives token ids, /tokenize or /v1/.../render."`
 	Timeout float64 `yaml:"timeout_s" def:"0.5" min:"0.001" max:"60" unit:"s" doc:"Basis tokens: after this time the request's bytes are hashed instead."`
 	Block   int64   `yaml:"block_tokens" def:"16" min:"1" max:"65536" unit:"tokens" doc:"Tokens of a hashed block. For KV events it is the engines' block size."`
-	Streams int64   `yaml:"streams" def:"100000" min:"1000" max:"10000000" doc:"Most branches of content that are remembered; those not used for longest go first."`
+	Blocks  int64   `yaml:"blocks" def:"16777216" min:"1024" max:"1073741824" doc:"Most hashed blocks that are remembered, 8 bytes each."`
+	Idle    int64   `yaml:"idle_blocks" def:"1048576" min:"0" max:"1073741824" doc:"Of these, most of prompts that no turn has any more; the least recently used go first."`
 }
 
 // SignalsConfig is what is known of the engines.
 type SignalsConfig struct {
-	ScrapeS        float64     `yaml:"scrape_s" def:"1" min:"0.01" max:"3600" unit:"s" doc:"Interval between two scrapes of an engine's /metrics. Nothing is scraped for policies that read no sample."`
+	ScrapeS        float64     `yaml:"scrape_s" def:"1" min:"0.01" max:"3600" unit:"s" doc:"Interval between two scrapes of an engine's /metrics, if the policies read samples."`
+	Always         bool        `yaml:"always" def:"true" doc:"Scrape also for policies that read no sample: it tells a restart, and what /debug/state and /metrics show."`
 	ScrapeTimeoutS float64     `yaml:"scrape_timeout_s" def:"1" min:"0.001" max:"60" unit:"s" doc:"A scrape that takes longer has failed."`
 	Stale          string      `yaml:"stale" def:"hold-last" enum:"hold-last,ignore,saturated" doc:"What policies see when no scrape succeeded for stale_after_s. hold-last: the last sample, and nothing after hold_s more. ignore: that nothing is known. saturated: a full engine."`
 	StaleAfterS    float64     `yaml:"stale_after_s" def:"5" min:"0.01" max:"86400" unit:"s" doc:"Age from which on a sample is stale."`
@@ -87,9 +89,8 @@ type SignalsConfig struct {
 
 // ProbeConfig is how engines are asked.
 type ProbeConfig struct {
-	UsagePath  string  `yaml:"usage_path" def:"" doc:"Path of the engine that answers GET with {\"kv_cache_usage\": 0..1}; empty: the usage of a scrape that is asked for at once."`
-	PrefixPath string  `yaml:"prefix_path" def:"" doc:"Path of the engine that answers POST of the request's body with {\"hit_tokens\": n, \"prompt_tokens\": n}; empty: what KV events say, and unsupported without them."`
-	TimeoutS   float64 `yaml:"timeout_s" def:"0.25" min:"0.001" max:"60" unit:"s" doc:"A probe that takes longer has no answer."`
+	Path     string  `yaml:"path" def:"" doc:"Path of the engine that answers POST of {\"tokens\": [..]} with {\"resident_tokens\": n, \"kv_cache_usage\": 0..1}, as the fake engine does at /sluice/resident. Empty: usage is scraped when it is asked for, and what is resident is what KV events say."`
+	TimeoutS float64 `yaml:"timeout_s" def:"0.25" min:"0.001" max:"60" unit:"s" doc:"A probe that takes longer has no answer."`
 }
 
 // HealthConfig says when an engine takes turns.

@@ -66,6 +66,8 @@ type Arrival struct {
 	// Cancel is called when the attempt has to stop running: its lease was taken back or its replica restarted. It must
 	// not block and must not call the driver. nil for nothing to stop.
 	Cancel func()
+	// Owner is whoever brought it, for the driver's hooks.
+	Owner any
 }
 
 // Why an arrival is refused before the core hears of it.
@@ -121,6 +123,7 @@ type Attempt struct {
 	hold     policies.Reason
 	admitted policies.Reason
 	cancel   func()
+	owner    any
 	verdict  chan Verdict
 	tokens   atomic.Int32 // output tokens so far
 	reported int32        // of these, as the core was told

@@ -87,7 +87,7 @@ Exit codes: 0 done, 1 failed while running, 2 wrong usage or bad input, 130 inte
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, err.Error()) })
 	root.AddCommand(runCommand(), compareCommand(), traceCommand(), verifyCommand(), stepCommand(), policiesCommand(), replayCommand(), explainCommand(),
-		scenariosCommand(), validateCommand(), modelsCommand(), gpusCommand(), engineCommand(), diffCommand(), plotCommand(), figuresCommand(), versionCommand())
+		scenariosCommand(), validateCommand(), modelsCommand(), gpusCommand(), engineCommand(), gatewayCommand(), diffCommand(), plotCommand(), figuresCommand(), versionCommand())
 	group(root)
 	return root
 }
