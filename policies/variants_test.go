@@ -41,8 +41,10 @@ func variantArms() []arm {
 		}
 	}
 	add("smetric", policies.Params{"decode_mask": onKnob, "hit": numberKnob(0)}, policies.Params{"decode_mask": onKnob, "spill": textKnob("load"), "expected_hit": textKnob("prompt")})
+	add("smetric-figure", policies.Params{"request_tokens": numberKnob(40), "overload": numberKnob(1)})
 	near := policies.Params{"balance_abs_threshold": numberKnob(1), "max_tree_tokens": numberKnob(150)}
-	add("smg-cache-aware", near, policies.Params{"index": textKnob("events")}, policies.Params{"index": textKnob("events"), "balance_abs_threshold": numberKnob(1)})
+	add("smg-cache-aware", near, policies.Params{"index": textKnob("events")}, policies.Params{"index": textKnob("events"), "balance_abs_threshold": numberKnob(1)},
+		policies.Params{"usage_overload_threshold": numberKnob(.6), "usage_spread_threshold": numberKnob(.4)})
 	add("chwbl", policies.Params{"key": textKnob("thread")}, policies.Params{"key": textKnob("session"), "load_factor": numberKnob(1)}, policies.Params{"key": textKnob("prefix"), "key_tokens": numberKnob(16)})
 	add("bailian", policies.Params{"form": textKnob("linear")}, policies.Params{"top_k": numberKnob(1), "batch": textKnob("sample")})
 	add("preble", policies.Params{"warm_up_turns": numberKnob(0), "imbalance": numberKnob(1), "window_s": numberKnob(.001), "kv_tokens": numberKnob(150)})

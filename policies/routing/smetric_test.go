@@ -33,6 +33,7 @@ func TestGoldenSMetric(t *testing.T) {
 	}{
 		{"figure", SMetricFigure(), nil, 3, policies.Spilled},
 		{"figure, lenient", SMetricFigure(), policies.Params{"overload": number(2.81)}, 2, policies.HomeHit},
+		{"figure, turns count", SMetricFigure(), policies.Params{"request_tokens": number(1e6)}, 2, policies.HomeHit}, // 2.092 of 5.13/4 million
 		{"budget", SMetricFigure(), policies.Params{"gate": text("budget"), "drain_per_s": number(2300)}, 3, policies.Spilled},
 		{"budget, faster", SMetricFigure(), policies.Params{"gate": text("budget"), "drain_per_s": number(4000)}, 2, policies.HomeHit},
 		{"budget without a rate", SMetricFigure(), policies.Params{"gate": text("budget")}, 3, policies.Spilled},
@@ -53,6 +54,30 @@ func TestGoldenSMetric(t *testing.T) {
 		u.Number = 1
 		if _, why := build(c.d, c.p, policies.Capability{}).Route(w.now, w.view(), u); why != policies.FirstPlacement {
 			t.Errorf("%s: first turn %v", c.name, why)
+		}
+	}
+}
+
+// Two replicas have as many tokens; the one with fewer turns is the lighter once turns count, and stays so as they end.
+func TestSMetricCountsTurns(t *testing.T) {
+	for _, c := range []struct {
+		request float64
+		want    [2]policies.ReplicaID // before and after two of three turns on 1 have ended
+	}{{0, [2]policies.ReplicaID{0, 1}}, {1, [2]policies.ReplicaID{1, 1}}, {1e6, [2]policies.ReplicaID{1, 1}}} {
+		r := build(SMetricFigure(), policies.Params{"request_tokens": number(c.request)}, policies.Capability{})
+		w := newWorld(t, 2, r)
+		first := &policies.Turn{Number: 1, Prompt: prefix.Prefix{Stream: w.tree.Root(), Tokens: 10}}
+		for range 4 {
+			w.lease(0, 300)
+		}
+		w.lease(1, 400)
+		leases := []policies.AttemptID{w.lease(1, 400), w.lease(1, 400)}
+		before := w.peek(r, first)
+		for _, a := range leases {
+			w.step(policies.Fact{Kind: policies.Failed, Attempt: a})
+		}
+		if got := [2]policies.ReplicaID{before, w.peek(r, first)}; got != c.want {
+			t.Errorf("a turn as %v tokens: %v, want %v", c.request, got, c.want)
 		}
 	}
 }
