@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -163,5 +164,36 @@ func TestLockNamesNoRegistry(t *testing.T) {
 		if bytes.Contains(data, []byte("://")) || bytes.Contains(data, []byte(`"resolved"`)) {
 			t.Errorf("%s has an address in it; write it with npm install --omit-lockfile-registry-resolved=true", name)
 		}
+	}
+}
+
+// The same through the gateway, in front of two engines, with its log replayed afterwards.
+func TestClientsThroughTheGateway(t *testing.T) {
+	dir := clients(t)
+	binary := build(t)
+	folder := t.TempDir()
+	var engines []string
+	config := "listen: 127.0.0.1:0\ndecision_log: {path: decisions.jsonl}\nprompt: {basis: tokens}\nsignals: {scrape_s: 0.1}\n" +
+		"policy: {gate: session, router: lmetric}\nreplicas:\n"
+	for range 2 {
+		url := start(t, binary, engineArgs...).url
+		engines = append(engines, url)
+		config += fmt.Sprintf("  - {name: engine-%d, url: %q}\n", len(engines), url)
+	}
+	file := filepath.Join(folder, "gateway.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("served", func(t *testing.T) { // the gateway ends with it
+		gateway := start(t, binary, "gateway", "--config", file, "--quiet")
+		run(t, dir, gateway.url, engines...)
+	})
+	out, err := exec.Command(binary, "replay-decisions", filepath.Join(folder, "decisions.jsonl"), "--json").CombinedOutput()
+	if err != nil {
+		t.Fatalf("replay-decisions: %v\n%s", err, out)
+	}
+	t.Logf("replayed: %s", bytes.TrimSpace(out))
+	if !bytes.Contains(out, []byte(`"differences": 0`)) {
+		t.Errorf("replay-decisions: %s", out)
 	}
 }
