@@ -17,7 +17,7 @@ const parquetMagic = "PAR1"
 
 // Rows of a page, which are kept as values, and of a row group, which are kept as encoded pages.
 const (
-	defaultPageRows  = 1 << 14
+	defaultPageRows  = 1 << 13
 	defaultGroupRows = 1 << 17 // a multiple of it
 )
 
