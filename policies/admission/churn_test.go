@@ -93,7 +93,7 @@ func TestGatesDoNotAllocate(t *testing.T) {
 		case "session":
 			texts = []map[string]string{{"preset": "as-shipped"}, {"repair": "strict"}, {"repair": "demand"}, {"repair": "aging"}}
 		case "llm-d-saturation":
-			texts = []map[string]string{{"fairness": "program-aware"}, {"detector": "concurrency"}, {"ordering": "slo-deadline"}, {"ordering": "slo-deadline", "fairness": "program-aware"}}
+			texts = []map[string]string{{"fairness": "program-aware"}, {"detector": "concurrency"}, {"ceilings": "soft-reflective"}, {"ceilings": "priority-holdback", "detector": "concurrency"}, {"ordering": "slo-deadline"}, {"ordering": "slo-deadline", "fairness": "program-aware"}}
 		}
 		for _, x := range texts {
 			l := gateChurn(t, 1, d.Name, x)

@@ -99,7 +99,7 @@ func (f *affinityFilters) sticky(v *policies.View, l *llmdLookup, least int64, c
 		if i == 0 || tokens < best {
 			best = tokens
 		}
-		if l.part(r) >= least {
+		if l.parts[r] >= least {
 			if sticky == 0 || tokens < bestSticky {
 				bestSticky = tokens
 			}
@@ -109,7 +109,7 @@ func (f *affinityFilters) sticky(v *policies.View, l *llmdLookup, least int64, c
 	if f.penalty > 0 && float64(bestSticky-best)/f.rate > f.penalty {
 		return candidates
 	}
-	return filtered(candidates, func(r policies.ReplicaID) bool { return l.part(r) >= least })
+	return filtered(candidates, func(r policies.ReplicaID) bool { return l.parts[r] >= least })
 }
 
 // filtered is the candidates that pass, in their order, in the same memory; all of them if none does.

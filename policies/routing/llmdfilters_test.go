@@ -11,7 +11,7 @@ import (
 )
 
 func TestLLMDAffinityFilter(t *testing.T) {
-	l := &llmdLookup{block: 16, hits: []int32{160, 128, 112, 0}, total: 10}
+	l := &llmdLookup{block: 16, hits: []int32{160, 128, 112, 0}} // of 160
 	all := []policies.ReplicaID{0, 1, 2, 3}
 	least := []int64{800_000_000}
 	on := affinityFilters{on: true, thresholds: least, penalty: 1, rate: 10}
@@ -41,12 +41,14 @@ func TestLLMDAffinityFilter(t *testing.T) {
 				w.lease(policies.ReplicaID(r), n)
 			}
 		}
-		l.hits = c.hits
+		l.parts = nil
+		for _, n := range c.hits {
+			l.parts = append(l.parts, blockShare(int64(n/16), 10))
+		}
 		got := c.f.keep(w.view(), l, 0, append([]policies.ReplicaID(nil), all...))
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("%s (-want +got):\n%s", c.what, d)
 		}
-		l.hits = []int32{160, 128, 112, 0}
 	}
 	w, u := golden(t, nil)
 	for _, p := range []policies.Params{{"affinity_filter": boolean(true)}, {"affinity_filter": boolean(true), "affinity_penalty_s": number(.7)}} {

@@ -13,7 +13,7 @@ type llmdLookup struct {
 	guessed  []int32
 
 	hits    []int32 // tokens, by replica
-	total   int64   // full blocks that were looked up
+	parts   []int64 // share of the full blocks looked up that are there, as a score, by replica that is up
 	nowhere bool    // no replica that is up holds any of it
 
 	outputRatio float64
@@ -53,7 +53,7 @@ func (l *llmdLookup) observe(f *policies.Fact) {
 
 // find looks p up.
 func (l *llmdLookup) find(now policies.Time, v *policies.View, p prefix.Prefix) {
-	l.hits, l.total, l.nowhere = l.resident.hits(now, v, p), int64(p.Tokens/l.block), true
+	l.hits, l.nowhere = l.resident.hits(now, v, p), true
 	if l.guesses != nil {
 		for len(l.guessed) < len(l.hits) {
 			l.guessed = append(l.guessed, 0)
@@ -63,8 +63,13 @@ func (l *llmdLookup) find(now policies.Time, v *policies.View, p prefix.Prefix) 
 			l.hits[r] = max(l.hits[r], n)
 		}
 	}
+	for len(l.parts) < len(l.hits) {
+		l.parts = append(l.parts, 0)
+	}
+	total := int64(p.Tokens / l.block)
 	for _, r := range v.Up() {
 		l.nowhere = l.nowhere && l.hits[r] < l.block
+		l.parts[r] = blockShare(int64(l.hits[r]/l.block), total)
 	}
 }
 
@@ -76,12 +81,12 @@ func (l *llmdLookup) sent(now policies.Time, v *policies.View, p prefix.Prefix, 
 	}
 }
 
-// part is the share of what was looked up that r holds, as a score.
-func (l *llmdLookup) part(r policies.ReplicaID) int64 {
-	if l.total == 0 {
+// blockShare is found of total blocks, as a score.
+func blockShare(found, total int64) int64 {
+	if found == 0 {
 		return 0
 	}
-	return policies.Part(int64(l.hits[r]/l.block), l.total)
+	return policies.Part(found, total)
 }
 
 // inFlight is the tokens in flight on r: uncached prompt tokens until the first token and, with an output ratio, output.

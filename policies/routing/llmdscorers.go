@@ -154,7 +154,7 @@ func newPrefixScorer(p policies.Params, l *llmdLookup) prefixScorer {
 func (s prefixScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
 	var least, most int64 // of those that have any
 	for _, r := range v.Up() {
-		x := s.lookup.part(r)
+		x := s.lookup.parts[r]
 		if dst[r] = x; x > 0 && (least == 0 || x < least) {
 			least = x
 		}
