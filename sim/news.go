@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 
+	"github.com/sluice-sim/sluice/model/kv"
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/prefix"
 )
@@ -16,7 +17,7 @@ type news struct {
 	gated  bool   // turns may wait, so that a decision may be about any of them
 	due    agenda // with all or gated: the next event of each run; a is the replica, b its epoch
 	silent []int32
-	spoken []bool      // by replica: it has had a KV event; before, how much it holds is unknown, not nothing
+	spoken []bool      // by replica: it has published a KV event; before, how much it holds is unknown, not nothing
 	evicts [][]evictor // by stream
 	told   []int32     // scratch
 	lost   []prefix.StreamID
@@ -38,19 +39,25 @@ func (r *run) planNews() {
 	}
 }
 
-// expectNews notes what the run that replica i begins will change in what it holds.
+// expectNews notes what the run that replica i begins will change in what it holds, and what was changed by the steps in
+// flight, which is published when they end.
 func (r *run) expectNews(i int32) {
 	n := &r.news
 	p := &r.replicas[i]
 	if n.all || n.gated {
-		if m := p.loop.NextEvent(p.decoding.left); m <= p.decoding.left {
-			n.due.push(p.endOf(m-1)+r.cfg.Signals.KVEventDelayPS, stepEnds, i, p.runEpoch)
-		}
+		r.expectDue(i)
 	}
 	if n.all {
 		return
 	}
 	n.lost = p.loop.Evicts(p.decoding.left, n.lost[:0])
+	if p.unpublished() {
+		for _, e := range p.outbox[len(p.outbox)-1].events {
+			if e.Kind == kv.Evicted {
+				n.lost = append(n.lost, e.Stream)
+			}
+		}
+	}
 	for _, s := range n.lost {
 		for int(s) >= len(n.evicts) {
 			n.evicts = append(n.evicts, nil)
@@ -61,6 +68,19 @@ func (r *run) expectNews(i int32) {
 			n.evicts[s] = append(n.evicts[s], evictor{replica: i})
 		}
 		n.evicts[s][k].epoch = p.runEpoch
+	}
+}
+
+// expectDue notes when replica i next publishes KV events during its run. The m-th step changes the pool for the step
+// after it, at whose end that is published.
+func (r *run) expectDue(i int32) {
+	p := &r.replicas[i]
+	m := int32(0)
+	if !p.unpublished() {
+		m = p.loop.NextEvent(p.decoding.left)
+	}
+	if m < p.decoding.left {
+		r.news.due.push(p.endOf(m)+r.cfg.Signals.KVEventDelayPS, stepEnds, i, p.runEpoch)
 	}
 }
 
@@ -143,12 +163,8 @@ func (r *run) lookAtDue() bool {
 	}
 	quiet := r.lookAt(n.told)
 	for _, i := range n.told {
-		p := &r.replicas[i]
-		if !p.decoding.active {
-			continue
-		}
-		if m := p.loop.NextEvent(p.decoding.left); m <= p.decoding.left {
-			n.due.push(p.endOf(m-1)+r.cfg.Signals.KVEventDelayPS, stepEnds, i, p.runEpoch)
+		if r.replicas[i].decoding.active {
+			r.expectDue(i)
 		}
 	}
 	return quiet

@@ -257,7 +257,6 @@ func (r *run) noteContent(i int32) {
 		}
 	}
 	if r.sendKV && len(pool.Events()) > 0 {
-		r.news.spoken[i] = true
 		p.outboxAdd(pool.Events())
 	}
 	pool.ClearEvents()
@@ -265,7 +264,7 @@ func (r *run) noteContent(i int32) {
 
 // outboxAdd collects events until the end of the step publishes them.
 func (p *replica) outboxAdd(events []kv.Event) {
-	if n := len(p.outbox); n == 0 || p.outbox[n-1].at >= 0 {
+	if n := len(p.outbox); !p.unpublished() {
 		if n < cap(p.outbox) {
 			p.outbox = p.outbox[:n+1]
 			p.outbox[n].at, p.outbox[n].events = -1, p.outbox[n].events[:0]
@@ -277,13 +276,20 @@ func (p *replica) outboxAdd(events []kv.Event) {
 	b.events = append(b.events, events...)
 }
 
+// unpublished tells whether there are KV events that wait for the end of a step.
+func (p *replica) unpublished() bool {
+	n := len(p.outbox)
+	return n > 0 && p.outbox[n-1].at < 0
+}
+
 // publishKV sends the collected events on their way at the end of a step.
 func (r *run) publishKV(i int32, ended int64) {
 	p := &r.replicas[i]
-	n := len(p.outbox)
-	if n == 0 || p.outbox[n-1].at >= 0 {
+	if !p.unpublished() {
 		return
 	}
+	n := len(p.outbox)
+	r.news.spoken[i] = true
 	p.outbox[n-1].at = ended + r.cfg.Signals.KVEventDelayPS
 	if p.outbox[n-1].at <= r.now {
 		r.deliverKV(i)
