@@ -35,6 +35,7 @@ type Collector struct {
 	series   *series
 	reasons  []reasonSums
 	reasonOf map[string]int32
+	latest   int32   // reason of the attempt before
 	classes  []int32 // service classes in order of appearance
 	retried  map[turnKey]*retriedTurn
 	sums     runSums
@@ -89,12 +90,16 @@ func (c *Collector) Turn(t *Turn) error {
 
 // reason is the index of an admission reason.
 func (c *Collector) reason(name string) int32 {
+	if len(c.reasons) > 0 && c.reasons[c.latest].reason == name {
+		return c.latest
+	}
 	i, ok := c.reasonOf[name]
 	if !ok {
 		i = int32(len(c.reasons))
 		c.reasons = append(c.reasons, reasonSums{reason: name})
 		c.reasonOf[name] = i
 	}
+	c.latest = i
 	return i
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
@@ -48,6 +49,25 @@ func (c *column) appendText(s string) {
 		c.last = i
 	}
 	c.texts = append(c.texts, c.last)
+}
+
+// reserve makes room for the values of a page.
+func (c *column) reserve(rows int) {
+	if c.optional {
+		c.levels = slices.Grow(c.levels, rows-len(c.levels))
+	}
+	switch c.kind {
+	case parquet.Boolean:
+		c.bools = slices.Grow(c.bools, rows+7-len(c.bools))
+	case parquet.Int32:
+		c.ints = slices.Grow(c.ints, rows-len(c.ints))
+	case parquet.Int64:
+		c.longs = slices.Grow(c.longs, rows-len(c.longs))
+	case parquet.Double:
+		c.doubles = slices.Grow(c.doubles, rows-len(c.doubles))
+	case parquet.ByteArray:
+		c.texts = slices.Grow(c.texts, rows-len(c.texts))
+	}
 }
 
 // encoding is how the values of a kind are written. Differences of integers need no compression after it.

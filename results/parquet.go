@@ -21,10 +21,14 @@ const (
 	defaultGroupRows = 1 << 17 // a multiple of it
 )
 
-// compressor is shared, because it is expensive to make. Each page is compressed on its own, so the bytes do not depend on
+// smallFile is the number of rows from which on room for a whole page is made.
+const smallFile = 256
+
+// compressor only takes out what repeats: the other bytes of times are noise. It is shared, because it is expensive to make. Each page is compressed on its own, so the bytes do not depend on
 // how many goroutines use it.
 var compressor = sync.OnceValue(func() *zstd.Encoder {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false))
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false),
+		zstd.WithNoEntropyCompression(true))
 	if err != nil {
 		panic(err) // an option is wrong
 	}
@@ -140,10 +144,16 @@ func (p *parquetFile) index(v int32) {
 // endRow completes a row. The writer of the file keeps the error of an earlier call, so only full pages cost something.
 func (p *parquetFile) endRow() error {
 	p.at = 0
-	if p.rows++; p.rows < p.pageRows {
-		return nil
+	p.rows++
+	if p.rows == p.pageRows {
+		return p.endPage()
 	}
-	return p.endPage()
+	if p.rows == smallFile && p.group == 0 && len(p.meta.RowGroups) == 0 {
+		for i := range p.columns {
+			p.columns[i].reserve(p.pageRows)
+		}
+	}
+	return nil
 }
 
 func (p *parquetFile) endPage() error {

@@ -5,8 +5,8 @@ import "math"
 // sorter orders values that belong to groups, several ways at once: it sorts all of them once, and each group is then taken
 // out in order. Durations are integers of picoseconds, other values float64; keys have their order.
 type sorter struct {
-	seconds  bool // keys are durations
-	keys     []uint64
+	seconds  bool     // keys are durations
+	keys     []uint64 // once sorted the bits of the values
 	tags     []uint32 // of the keys: fields that name groups
 	keys2    []uint64 // room for as many
 	tags2    []uint32
@@ -43,20 +43,28 @@ func keyOf(v float64) uint64 {
 	}
 }
 
-// value is the duration in seconds, or the other value.
-func (s *sorter) value(key uint64) float64 {
+// bitsOf is the bits of the duration in seconds, or of the other value.
+func (s *sorter) bitsOf(key uint64) uint64 {
 	switch {
 	case s.seconds:
-		return Seconds(int64(key ^ signBit))
+		return math.Float64bits(Seconds(int64(key ^ signBit)))
 	case key >= signBit:
-		return math.Float64frombits(key ^ signBit)
+		return key ^ signBit
 	default:
-		return math.Float64frombits(^key)
+		return ^key
 	}
 }
 
-// sort sorts by the bytes of the keys, the lowest first; bytes that all keys share are skipped.
+// sort orders the keys and replaces them by the values.
 func (s *sorter) sort() {
+	s.order()
+	for i, k := range s.keys {
+		s.keys[i] = s.bitsOf(k)
+	}
+}
+
+// order sorts by the bytes of the keys, the lowest first; bytes that all keys share are skipped.
+func (s *sorter) order() {
 	n := len(s.keys)
 	if n == 0 {
 		return
@@ -134,7 +142,7 @@ func (s *sorter) groups(sel uint32, f field, n int, each func(group int, bits []
 	for i, t := range s.tags {
 		if t&sel == sel {
 			g := f.of(t)
-			out[ends[g]] = math.Float64bits(s.value(s.keys[i]))
+			out[ends[g]] = s.keys[i]
 			ends[g]++
 		}
 	}
@@ -145,7 +153,7 @@ func (s *sorter) groups(sel uint32, f field, n int, each func(group int, bits []
 	}
 }
 
-// dist summarises ascending values, given by their bits.
+// distOfBits summarises ascending values, given by their bits.
 func distOfBits(bits []uint64) Dist {
 	sum := 0.0
 	for _, b := range bits {

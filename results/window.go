@@ -24,7 +24,7 @@ func (c *Collector) steadySpan(s *sorter) (sp span, ok bool, err error) {
 	if err := c.gather(s, &completions, nil); err != nil || len(s.keys) == 0 {
 		return span{}, false, err
 	}
-	s.sort()
+	s.order()
 	sp = span{start: start, end: int64(s.keys[(len(s.keys)*90+99)/100-1] ^ signBit)}
 	return sp, sp.end > sp.start, nil
 }
