@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -58,12 +59,34 @@ func start(t *testing.T, binary string, args ...string) *server {
 	return s
 }
 
+// scratch is a folder for all tests.
+var scratch string
+
+func TestMain(m *testing.M) {
+	var err error
+	if scratch, err = os.MkdirTemp("", "sluice-e2e-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(scratch)
+	os.Exit(code)
+}
+
+var compiled = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(scratch, "sluice")
+	out, err := exec.Command("go", "build", "-o", binary, "../cmd/sluice").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, out)
+	}
+	return binary, err
+})
+
 // build compiles sluice.
 func build(t *testing.T) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "sluice")
-	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/sluice").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	binary, err := compiled()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }

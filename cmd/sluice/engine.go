@@ -1,12 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,7 +23,7 @@ type engineFlags struct {
 	noDetails, noResident, allowFaults bool
 	priority                           bool
 	host                               string
-	port                               int
+	port, replicas                     int
 	speed                              float64
 	drain                              time.Duration
 	events, replay, topic              string
@@ -41,7 +37,7 @@ func engineCommand() *cobra.Command {
 		Long: `engine is a vLLM server without a model: the API of vLLM (chat, completions, responses, messages, tokenize, metrics, KV events),
 its scheduler and prefix cache block for block, and the step times of a model on a GPU, in real time or --speed times faster.
 The answers are nonsense words that follow from the prompt. Ctrl-C lets requests under way finish, a second one does not.`,
-		Example: `  sluice engine --port 8001 --speed 20
+		Example: `  sluice engine --port 8001 --replicas 2 --speed 20
   sluice engine --model-card Qwen3-Coder-30B-A3B --gpu H100 --tp 2 --port 8001
   curl localhost:8001/v1/chat/completions -d '{"messages":[{"role":"user","content":"Hello"}],"max_tokens":20,"stream":true}'`,
 		Args: argsNamed(),
@@ -87,6 +83,7 @@ func (f *engineFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.allowFaults, "allow-faults", false, "let clients break the server with POST /fault")
 	fs.StringVar(&f.host, "host", "127.0.0.1", "`address` to listen on")
 	fs.IntVar(&f.port, "port", 8000, "port to listen on; 0 is any free one")
+	fs.IntVar(&f.replicas, "replicas", 1, "how many servers to run, on as many ports from --port on")
 	fs.Float64Var(&f.speed, "speed", 1, "how many times faster than real time the engine runs")
 	fs.DurationVar(&f.drain, "drain-timeout", 30*time.Second, "how long Ctrl-C waits for requests under way")
 }
@@ -107,6 +104,9 @@ func (f *engineFlags) config() (fakevllm.Config, error) {
 	}
 	if f.port < 0 || f.port > 65535 {
 		return none, fmt.Errorf("--port is %d; it must be 0 to 65535", f.port)
+	}
+	if f.replicas < 1 || f.replicas > 64 || f.port+f.replicas-1 > 65535 {
+		return none, fmt.Errorf("--replicas is %d; it must be 1 to 64, with ports up to 65535", f.replicas)
 	}
 	cfg, err := fakevllm.DefaultConfig(setup, f.block)
 	if err != nil {
@@ -149,55 +149,4 @@ func anyCard[T any](flag, name string, find, load func(string) (*T, error)) (*T,
 		return c, nil
 	}
 	return namedCard(flag, name, "", find, load)
-}
-
-// serve runs the server until the command is interrupted.
-func (f *engineFlags) serve(cmd *cobra.Command, cfg fakevllm.Config) error {
-	listener, err := net.Listen("tcp", net.JoinHostPort(f.host, fmt.Sprint(f.port)))
-	if err != nil {
-		return badInput(fmt.Errorf("--host and --port: %w", err))
-	}
-	engine, err := fakevllm.New(cfg)
-	if err != nil {
-		return badInput(errors.Join(err, listener.Close()))
-	}
-	defer engine.Close()
-	srv := &http.Server{Handler: engine, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
-	cfg = engine.Config()
-	lines := fmt.Sprintf("sluice engine: %s on http://%s, %d KV blocks of %d tokens, longest context %d, speed %g\n",
-		cfg.Name, listener.Addr(), cfg.Blocks, cfg.Engine.BlockTokens, cfg.Engine.MaxModelLen, cfg.Speed)
-	if cfg.KVEvents != nil {
-		events, replay := engine.KVEventAddrs()
-		lines += fmt.Sprintf("sluice engine: KV events on %s, replay on %s\n", orNone(events), orNone(replay))
-	}
-	if _, err := io.WriteString(cmd.OutOrStdout(), lines); err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	return serveUntilDone(cmd.Context(), srv, listener, f.drain)
-}
-
-// serveUntilDone serves until the context ends, then lets requests under way finish for at most drain.
-func serveUntilDone(ctx context.Context, srv *http.Server, listener net.Listener, drain time.Duration) error {
-	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(listener) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	end, cancel := context.WithTimeout(context.Background(), drain)
-	defer cancel()
-	if err := srv.Shutdown(end); err != nil {
-		_ = srv.Close()
-		return fmt.Errorf("requests under way were cut after %v", drain)
-	}
-	return nil
-}
-
-// orNone is an address, or words for not having one.
-func orNone(address string) string {
-	if address == "" {
-		return "no address of its own"
-	}
-	return address
 }

@@ -70,3 +70,15 @@ func TestEngineDrains(t *testing.T) {
 		t.Error("it still answers")
 	}
 }
+
+// --replicas runs several servers, each with its own cache, and all end together.
+func TestEngineReplicas(t *testing.T) {
+	_, stop := served(t, "engine", "--port", "0", "--replicas", "3", "--speed", "100")
+	code, out, errOut := stop()
+	if urls := regexp.MustCompile(`http://[0-9.]+:[0-9]+`).FindAllString(out, -1); code != 0 || len(urls) != 3 || urls[0] == urls[1] || urls[1] == urls[2] {
+		t.Errorf("exit code %d, %q, %q", code, out, errOut)
+	}
+	if got := nthEndpoint("tcp://*:5557", 2); got != "tcp://*:5559" {
+		t.Errorf("the third endpoint is %s", got)
+	}
+}
