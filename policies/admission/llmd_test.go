@@ -58,6 +58,7 @@ func TestReflectiveCeilings(t *testing.T) {
 		{.7, []int{cycles, 1800, 1800}},                // over .65 and .3: round(2.33) is 2
 		{.75, []int{cycles, 1200}},                     // over .25: 3
 		{.9, []int{cycles, 400, 400, 400}},             // over .7, .4 and .1: 9
+		{.75, []int{cycles, 1200, 1200, 1200}},         // at .75: the second is not below it
 		{.99, []int{cycles, 36}},                       // 99 go 36 times into 3600
 		{.95, []int{cycles}},                           // one band is the first
 		{1, []int{cycles, 0}}, {1.5, []int{cycles, 0}}, // and no band is below 1 then
@@ -125,10 +126,17 @@ func TestQueueLimits(t *testing.T) {
 		{"what has left counts", backlog{turns: 1, goneTurns: 2, scanned: 2}, backlog{}, 1, true},
 		{"as bytes too", backlog{goneBytes: 41, scanned: 2}, backlog{}, 60, true},
 		{"until the next scan", backlog{goneTurns: 2, goneBytes: 90, scanned: 1}, backlog{}, 60, false},
+		{"in all, too", backlog{}, backlog{goneTurns: 4, scanned: 2}, 1, true},
+		{"likewise until then", backlog{}, backlog{goneTurns: 4, scanned: 1}, 1, false},
 	} {
 		if got := l.full(20, &c.band, &c.all, c.bytes); got != c.want {
 			t.Errorf("%s: %v", c.what, got)
 		}
+	}
+	b := backlog{turns: 3, goneTurns: 2, goneBytes: 90, scanned: 1}
+	l.lose(25, &b, 0) // those that left before the scan at 20 do not count; this one does
+	if want := (backlog{turns: 2, goneTurns: 1, scanned: 2}); b != want {
+		t.Errorf("after a loss %+v, want %+v", b, want)
 	}
 	free := queueLimits{}
 	if b := (backlog{turns: 1e9, bytes: 1e15}); free.full(0, &b, &b, 1e15) {

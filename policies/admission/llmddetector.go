@@ -62,13 +62,9 @@ func (d *detector) saturation(now policies.Time, v *policies.View) float64 {
 	return sum / float64(len(pool))
 }
 
-// roofline is the saturation by utilization whatever the age of the samples; 0 for an empty pool.
+// roofline is the saturation by utilization whatever the age of the samples. Some replica is up when a turn is judged.
 func (d *detector) roofline(v *policies.View) float64 {
-	pool := v.Up()
-	if len(pool) == 0 {
-		return 0
-	}
-	sum := 0.0
+	pool, sum := v.Up(), 0.0
 	for _, r := range pool {
 		sum += d.utilizationOf(v.Sample(r))
 	}

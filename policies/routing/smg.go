@@ -114,18 +114,13 @@ func (m *smg) usageImbalanced(v *policies.View) bool {
 	if m.overload >= 1 && m.spread >= 1 {
 		return false
 	}
-	known, least, most := false, 0.0, 0.0
+	least, most := 1.0, 0.0
 	for _, r := range v.Up() {
-		s := v.Sample(r)
-		if s.Has&policies.HasUsage == 0 {
-			continue
+		if s := v.Sample(r); s.Has&policies.HasUsage != 0 {
+			least, most = min(least, s.Usage), max(most, s.Usage)
 		}
-		if !known {
-			known, least, most = true, s.Usage, s.Usage
-		}
-		least, most = min(least, s.Usage), max(most, s.Usage)
 	}
-	return known && (m.overload < 1 && most > m.overload || m.spread < 1 && most-least > m.spread)
+	return most > m.overload || most-least > m.spread
 }
 
 // lighter says whether a goes before b among equal hits.
