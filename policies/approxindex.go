@@ -21,7 +21,8 @@ type ApproxIndex struct {
 	reach       []int32
 }
 
-// head is what is known of a stream. When its slot was given to another stream, the pieces are nobody's.
+// head is what is known of a stream. When its slot is given to another stream, a new list begins; the pieces of the old one are
+// forgotten in their time, as if the slot had not been given away.
 type head struct {
 	first      int32 // piece, noSlot if none
 	generation uint32
@@ -30,6 +31,7 @@ type head struct {
 // piece is blocks lo <= i < hi of a stream, sent to a replica at one moment. Pieces of a stream are sorted by (replica, lo).
 type piece struct {
 	stream       prefix.StreamID
+	generation   uint32
 	replica      ReplicaID
 	lo, hi       int32
 	sent         Time
@@ -78,10 +80,7 @@ func (x *ApproxIndex) send(now Time, v *View, g prefix.Segment, r ReplicaID) {
 		x.heads = append(x.heads, head{first: noSlot})
 	}
 	if h := &x.heads[g.Stream]; h.generation != v.tree.Generation(g.Stream) {
-		for h.first != noSlot {
-			x.remove(h.first)
-		}
-		h.generation = v.tree.Generation(g.Stream)
+		*h = head{first: noSlot, generation: v.tree.Generation(g.Stream)}
 	}
 	prev, at := noSlot, x.heads[g.Stream].first
 	for at != noSlot && x.pieces[at].replica < r {
@@ -97,7 +96,7 @@ func (x *ApproxIndex) send(now Time, v *View, g prefix.Segment, r ReplicaID) {
 		x.remove(at)
 		at = next
 	}
-	x.add(piece{stream: g.Stream, replica: r, lo: g.Lo, hi: g.Hi, sent: now, prev: prev, next: at})
+	x.add(piece{stream: g.Stream, generation: x.heads[g.Stream].generation, replica: r, lo: g.Lo, hi: g.Hi, sent: now, prev: prev, next: at})
 }
 
 func (x *ApproxIndex) add(n piece) {
@@ -131,7 +130,9 @@ func (x *ApproxIndex) add(n piece) {
 func (x *ApproxIndex) remove(slot int32) {
 	n := x.pieces[slot]
 	if n.prev == noSlot {
-		x.heads[n.stream].first = n.next
+		if h := &x.heads[n.stream]; h.generation == n.generation {
+			h.first = n.next
+		}
 	} else {
 		x.pieces[n.prev].next = n.next
 	}
