@@ -159,6 +159,10 @@ func (g *saturation) Observe(now policies.Time, v *policies.View, f *policies.Fa
 		if g.byProgram {
 			g.serviceOf(f.Session).add(now, float64(v.History(f.Thread))+float64(f.OutputTokens))
 		}
+	case policies.SessionFinished:
+		if g.byProgram { // its number may be given to another
+			*g.serviceOf(f.Session) = service{}
+		}
 	case policies.FirstToken:
 		g.look = g.look || g.detector.tokens > 0
 	case policies.Failed, policies.MetricsSampled, policies.ReplicaUp, policies.ReplicaDown, policies.ReplicaDraining:
