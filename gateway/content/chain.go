@@ -12,6 +12,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"sync"
 
 	"github.com/sluice-sim/sluice/prefix"
 )
@@ -38,10 +39,39 @@ const bytesPerToken = 4
 // MaxPromptTokens bounds a prompt.
 const MaxPromptTokens = 16 << 20
 
-// Hasher makes chains. It does not change, and may be used by many goroutines.
+// Hasher makes chains. It may be used by many goroutines.
+//
+// Engines say which adapter (LoRA) a block belongs to, and requests name a model that may be one. What no engine has called an
+// adapter is a base model, and base models share chains of tokens: what a replica holds of them is its own in any case.
 type Hasher struct {
 	key   [32]byte
 	block int32
+
+	mu       sync.RWMutex
+	adapters map[string]struct{}
+}
+
+// maxAdapters bounds the adapters that are told apart.
+const maxAdapters = 4096
+
+// adapter notes that name is one.
+func (h *Hasher) adapter(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.adapters) < maxAdapters {
+		h.adapters[name] = struct{}{}
+	}
+}
+
+// tokenRoot begins the chain of a prompt of tokens.
+func (h *Hasher) tokenRoot(model string) uint64 {
+	h.mu.RLock()
+	_, ok := h.adapters[model]
+	h.mu.RUnlock()
+	if !ok {
+		model = ""
+	}
+	return h.root(Tokens, model)
 }
 
 // NewHasher returns a hasher of blocks of blockTokens tokens. secret is the installation's own and never leaves it: with
@@ -53,7 +83,7 @@ func NewHasher(secret []byte, blockTokens int32) (*Hasher, error) {
 	if blockTokens < 1 || blockTokens > 1<<16 {
 		return nil, fmt.Errorf("content: blocks of %d tokens, expected 1 to %d", blockTokens, 1<<16)
 	}
-	h := &Hasher{block: blockTokens}
+	h := &Hasher{block: blockTokens, adapters: make(map[string]struct{})}
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte("sluice content"))
 	mac.Sum(h.key[:0])
@@ -69,7 +99,7 @@ type Chain struct {
 	Tokens int32    // length of the prompt; with Bytes, an estimate
 }
 
-// root begins a chain: prompts of different models, and of different bases, share nothing.
+// root begins a chain. Chains with different roots share nothing.
 func (h *Hasher) root(b Basis, model string) uint64 {
 	mac := hmac.New(sha256.New, h.key[:])
 	var head [9]byte
@@ -90,15 +120,14 @@ func (h *Hasher) next(prev uint64, block []byte, buf []byte) (uint64, []byte) {
 	return binary.LittleEndian.Uint64(sum[:]), buf
 }
 
-// Tokens makes the chain of a prompt given as token ids for model (an adapter is a model of its own). dst's memory is used
-// again.
+// Tokens makes the chain of a prompt given as token ids for model. dst's memory is used again.
 func (h *Hasher) Tokens(dst Chain, model string, ids []int32) (Chain, error) {
 	dst.Blocks, dst.Tokens = dst.Blocks[:0], 0
 	if len(ids) == 0 || len(ids) > MaxPromptTokens {
 		return dst, fmt.Errorf("content: a prompt of %d tokens, expected 1 to %d", len(ids), MaxPromptTokens)
 	}
 	dst.Tokens = int32(len(ids))
-	dst.Blocks = h.extend(dst.Blocks, h.root(Tokens, model), ids)
+	dst.Blocks = h.extend(dst.Blocks, h.tokenRoot(model), ids)
 	return dst, nil
 }
 

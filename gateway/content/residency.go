@@ -1,6 +1,7 @@
 package content
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -64,10 +65,13 @@ func (x *engine) listens(e *kvevents.Event) bool {
 }
 
 func (t *Table) stored(r policies.ReplicaID, e *kvevents.Event, facts []policies.Fact) []policies.Fact {
+	if e.LoRA != "" {
+		t.hasher.adapter(e.LoRA)
+	}
 	x := t.engine(r)
 	n := int32(len(e.Hashes))
 	per := e.BlockTokens / t.hasher.block // blocks of ours in one of theirs
-	s, at, prev := prefix.None, int32(0), t.hasher.root(Tokens, e.LoRA)
+	s, at, prev := prefix.None, int32(0), t.hasher.tokenRoot(e.LoRA)
 	ok := per > 0 && e.BlockTokens%t.hasher.block == 0 && !e.Extra && len(x.placed)+len(e.Hashes) <= t.opts.MaxPlaced
 	if ok && e.HasParent {
 		var p spot
@@ -174,4 +178,20 @@ func sortedStreams(placed map[kvevents.Hash]spot) []prefix.StreamID {
 		seen[at.stream] = struct{}{}
 	}
 	return slices.Sorted(maps.Keys(seen))
+}
+
+// Announce appends facts that tell all that r is known to hold, for a core that has forgotten it although r has not: one to
+// which a replica came up again.
+func (t *Table) Announce(r policies.ReplicaID, facts []policies.Fact) []policies.Fact {
+	x := t.engine(r)
+	spots := slices.SortedFunc(maps.Values(x.placed), func(a, b spot) int {
+		return cmp.Or(cmp.Compare(a.stream, b.stream), cmp.Compare(a.tokens, b.tokens), cmp.Compare(a.block, b.block))
+	})
+	for copies := int32(1); len(spots) > 0; copies++ {
+		for _, at := range spots {
+			facts = join(facts, policies.BlocksStored, r, at)
+		}
+		spots = slices.DeleteFunc(spots, func(at spot) bool { return at.copies <= copies })
+	}
+	return facts
 }
