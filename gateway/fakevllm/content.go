@@ -44,6 +44,7 @@ type stream struct {
 	lo     int32 // position of the first
 	parent uint64
 	root   bool // there is no parent
+	salted bool // more than tokens went into the hashes
 	blocks []named
 	tokens []uint32
 }
@@ -60,12 +61,12 @@ func newContent(blockTokens int32) content {
 
 // name returns the path of a text, given by the hashes of its blocks and its tokens, and holds every block on it until
 // release.
-func (c *content) name(hashes []uint64, tokens []uint32) []prefix.Segment {
+func (c *content) name(hashes []uint64, tokens []uint32, salted bool) []prefix.Segment {
 	var path []prefix.Segment
 	for i, h := range hashes {
 		p, ok := c.known[h]
 		if !ok {
-			p = c.add(path, hashes, int32(i), tokens)
+			p = c.add(path, hashes, int32(i), tokens, salted)
 		}
 		c.block(p).live++
 		if n := len(path) - 1; n >= 0 && path[n].Stream == p.stream {
@@ -78,7 +79,7 @@ func (c *content) name(hashes []uint64, tokens []uint32) []prefix.Segment {
 }
 
 // add gives a new block a place: behind the block before it if that is the last of its stream, else in a new stream.
-func (c *content) add(path []prefix.Segment, hashes []uint64, i int32, tokens []uint32) place {
+func (c *content) add(path []prefix.Segment, hashes []uint64, i int32, tokens []uint32, salted bool) place {
 	id := prefix.None
 	if n := len(path) - 1; n >= 0 {
 		if s := &c.streams[path[n].Stream]; s.lo+int32(len(s.blocks)) == i {
@@ -88,7 +89,7 @@ func (c *content) add(path []prefix.Segment, hashes []uint64, i int32, tokens []
 	if id == prefix.None {
 		id = c.newStream()
 		s := &c.streams[id]
-		s.lo, s.root = i, i == 0
+		s.lo, s.root, s.salted = i, i == 0, salted
 		if i > 0 {
 			s.parent = hashes[i-1]
 		}

@@ -37,6 +37,7 @@ type core struct {
 	depth   int
 	freeAt  int64 // when the last step in flight ends
 	blocked bool  // waits for the oldest step in flight
+	late    int64 // by how much the end of the last step was seen late
 	events  []kvevents.Event
 	gauges  gauges
 
@@ -49,6 +50,7 @@ type core struct {
 type gauges struct {
 	running, waiting, deferred int
 	usage                      float64
+	late                       int64
 }
 
 func newCore(cfg *Config, law *latency.Law, clk clock, m *meter) *core {
@@ -89,7 +91,7 @@ func (c *core) submit(r *request) bool {
 		return false
 	}
 	r.arrival = c.clock.now()
-	r.path = c.names.name(r.hashes, r.tokens)
+	r.path = c.names.name(r.hashes, r.tokens, r.salt != "")
 	r.hashes, r.tokens = nil, nil
 	c.inbox = append(c.inbox, r)
 	c.live[r] = true
@@ -181,10 +183,18 @@ func (c *core) iterate() (end int64, idle bool) {
 		case engine.Idle:
 			if len(c.inbox) == 0 || c.asleep {
 				c.measure()
+				c.rebase()
 				return 0, true
 			}
 			c.now = max(c.now, c.inbox[0].arrival)
 		}
+	}
+}
+
+// rebase starts the clock again where nothing refers to it, long before it ends.
+func (c *core) rebase() {
+	if c.now > 1e18 && len(c.live) == 0 {
+		c.clock.start, c.now, c.freeAt = time.Now(), 0, 0
 	}
 }
 
@@ -277,6 +287,7 @@ func (c *core) scheduled(st *engine.Step) {
 // stepEnded processes the output of the oldest step in flight.
 func (c *core) stepEnded() {
 	c.blocked = false
+	c.late = c.clock.now() - c.flight[0]
 	c.now = max(c.now, c.flight[0])
 	c.flight[0] = c.flight[1]
 	c.depth--
@@ -307,7 +318,7 @@ func (c *core) stepEnded() {
 // measure takes the figures that /metrics shows: they stay until the next step has ended.
 func (c *core) measure() {
 	c.gauges = gauges{
-		running: c.loop.Running(), waiting: c.loop.Waiting(), deferred: c.loop.Skipped(), usage: c.loop.Usage(),
+		running: c.loop.Running(), waiting: c.loop.Waiting(), deferred: c.loop.Skipped(), usage: c.loop.Usage(), late: c.late,
 	}
 	st := c.loop.TakePrefixStats()
 	c.meter.prefix(st.Queries, st.Hits)

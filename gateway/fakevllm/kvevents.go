@@ -52,7 +52,7 @@ func (c *core) note(e kv.Event) {
 func (c *content) event(id prefix.StreamID, lo, hi int32) kvevents.Event {
 	s := &c.streams[id]
 	x := kvevents.Event{
-		Kind: kvevents.BlockStored, BlockTokens: c.blockTokens, Medium: "GPU", Attention: "full_attention",
+		Kind: kvevents.BlockStored, BlockTokens: c.blockTokens, Medium: "GPU", Attention: "full_attention", Extra: s.salted,
 		Hashes: make([]kvevents.Hash, 0, hi-lo), Tokens: make([]int32, 0, (hi-lo)*c.blockTokens),
 	}
 	for i := lo; i < hi; i++ {

@@ -52,6 +52,9 @@ func newMeter(cfg *Config, now func() gauges) *meter {
 		"block_size", strconv.Itoa(int(cfg.Engine.BlockTokens)), "num_gpu_blocks", strconv.Itoa(int(cfg.Blocks)+1),
 		"enable_prefix_caching", map[bool]string{true: "True", false: "False"}[cfg.Engine.PrefixCaching])
 
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sluice:late_seconds", Help: "Engine time by which the machine was late to see the end of the last step.", ConstLabels: labels,
+	}, func() float64 { return seconds(now().late) }))
 	m.preemptions = counter("num_preemptions_total", "Preemptions.")
 	m.queries = counter("prefix_cache_queries_total", "Tokens looked up in the prefix cache.")
 	m.hits = counter("prefix_cache_hits_total", "Tokens found in the prefix cache.")

@@ -5,28 +5,32 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
+	"strings"
 )
 
 // text is message content of any API: a string, parts with text, or nothing.
 type text string
 
-func (t *text) UnmarshalJSON(raw []byte) error {
-	if bytes.Equal(raw, []byte("null")) {
-		return nil
-	}
+func (t *text) UnmarshalJSON(raw []byte) (err error) {
+	*t, err = textOfContent(raw, 1)
+	return err
+}
+
+// textOfContent reads content with parts in parts down to a depth; below it parts have no text.
+func textOfContent(raw []byte, depth int) (text, error) {
 	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		*t = text(s)
-		return nil
+	if len(raw) == 0 || json.Unmarshal(raw, &s) == nil { // null is the empty string
+		return text(s), nil
 	}
 	var parts []part
 	if err := json.Unmarshal(raw, &parts); err != nil {
-		return err
+		return "", err
 	}
+	var all strings.Builder
 	for i := range parts {
-		*t += text(parts[i].words())
+		all.WriteString(parts[i].words(depth))
 	}
-	return nil
+	return text(all.String()), nil
 }
 
 // part is one part of message content. Reasoning is left out of the prompt, as chat templates do.
@@ -35,17 +39,24 @@ type part struct {
 	Text    string          `json:"text"`
 	Name    string          `json:"name"`
 	Input   json.RawMessage `json:"input"`   // of a tool_use
-	Content text            `json:"content"` // of a tool_result
+	Content json.RawMessage `json:"content"` // of a tool_result
 }
 
-func (p *part) words() string {
+func (p *part) words(depth int) string {
 	switch p.Type {
 	case "thinking", "redacted_thinking", "reasoning":
 		return ""
 	case "tool_use":
 		return "<tool " + p.Name + ">" + compact(p.Input)
 	case "tool_result":
-		return "<result>" + string(p.Content)
+		if depth == 0 {
+			return "<result>"
+		}
+		inner, err := textOfContent(p.Content, depth-1)
+		if err != nil {
+			return "<result>" + compact(p.Content)
+		}
+		return "<result>" + string(inner)
 	case "text", "input_text", "output_text", "":
 		return p.Text
 	}
@@ -167,7 +178,10 @@ type completionBody struct {
 // promptTokens is a prompt of completions: a string, token ids, or a list with one of these.
 type promptTokens []uint32
 
-func (t *promptTokens) UnmarshalJSON(raw []byte) error {
+func (t *promptTokens) UnmarshalJSON(raw []byte) error { return t.read(raw, 1) }
+
+// read takes lists in lists down to a depth.
+func (t *promptTokens) read(raw []byte, depth int) error {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
 		*t = encode(s, []uint32{tokenBegin})
@@ -179,10 +193,10 @@ func (t *promptTokens) UnmarshalJSON(raw []byte) error {
 		return nil
 	}
 	var list []json.RawMessage
-	if err := json.Unmarshal(raw, &list); err != nil || len(list) != 1 {
+	if err := json.Unmarshal(raw, &list); err != nil || len(list) != 1 || depth == 0 {
 		return errPrompt
 	}
-	return t.UnmarshalJSON(list[0])
+	return t.read(list[0], depth-1)
 }
 
 func (b *completionBody) plan(s *Server) (work, *problem) {

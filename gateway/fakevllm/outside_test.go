@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-sim/sluice/gateway/kvevents"
@@ -129,4 +130,53 @@ func TestBehindAListener(t *testing.T) {
 	ts.Close()
 	s.Close()
 	s.Close() // again does nothing
+}
+
+// The engine's clock starts again before it ends, when nothing runs.
+func TestClockStartsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := small(t)
+		cfg.Speed = 1000
+		r := newRig(t, cfg)
+		defer r.close()
+		ask := func() time.Duration {
+			start := time.Now()
+			get[reply](r, "/v1/completions", completionOf(tokenList(1, 100), 10, false))
+			return time.Since(start)
+		}
+		ask()
+		warm := ask()
+		time.Sleep(20 * time.Minute) // 13 days of the engine
+		ask()
+		time.Sleep(time.Second)
+		if now := r.server.engine().now; now > 1e15 {
+			t.Errorf("the clock stands at %d", now)
+		}
+		for range 3 {
+			if d := ask(); d != warm {
+				t.Errorf("a request takes %v, before it took %v", d, warm)
+			}
+		}
+	})
+}
+
+func TestContentOfMessages(t *testing.T) {
+	for raw, want := range map[string]string{
+		`null`: "", `"a"`: "a", `[{"type":"text","text":"a"},{"type":"text","text":"b"}]`: "ab",
+		`[{"type":"thinking","thinking":"x"},{"type":"image_url"},{"type":"tool_use","name":"ls","input":{"a" : 1}}]`: `<image_url><tool ls>{"a":1}`,
+		`[{"type":"tool_result","content":"r"},{"type":"tool_result","content":[{"type":"text","text":"s"}]}]`:        "<result>r<result>s",
+		`[{"type":"tool_result","content":[{"type":"tool_result","content":[{"type":"text","text":"deep"}]}]}]`:       "<result><result>",
+	} {
+		var got text
+		if err := got.UnmarshalJSON([]byte(raw)); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v; want %q", raw, got, err, want)
+		}
+	}
+	for raw, want := range map[string]string{`"ab"`: "<|begin|>ab", `[24930]`: "ab", `[[24930]]`: "ab", `["ab"]`: "<|begin|>ab", `[[[24930]]]`: "", `{}`: ""} {
+		var got promptTokens
+		err := got.UnmarshalJSON([]byte(raw))
+		if textOf(got) != want || (err != nil) != (want == "") {
+			t.Errorf("prompt %s: %q, %v; want %q", raw, textOf(got), err, want)
+		}
+	}
 }
