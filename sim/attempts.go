@@ -35,7 +35,6 @@ type attempt struct {
 	prompt       prefix.Prefix
 	path         []prefix.Segment
 	slot         engine.Slot
-	lastToken    int64
 	reached      int32 // prompt tokens computed or found at some time
 	before       int32 // prompt tokens that former attempts had computed
 	waste        [results.NumCauses]int32
@@ -70,7 +69,6 @@ func (r *run) arrive(turn turnRef, now int64) {
 	x.prompt = prefix.Prefix{Stream: stream, Tokens: rec.Prompt.Tokens}
 	x.path = r.tree.Segments(prefix.Prefix{Stream: stream, Tokens: rec.Prompt.Tokens + rec.OutputTokens}, r.cfg.Engine.BlockTokens, x.path[:0])
 	x.before = before
-	x.lastToken = results.Missing
 	x.row = results.Turn{
 		Session: ss.row.Session, Thread: rec.Thread, Number: rec.Number, Attempt: t.attempts, Class: ss.class, Group: ss.row.Group,
 		Replica: -1, PrefillReplica: -1, ArrivalPS: now, AdmittedPS: results.Missing, SentPS: results.Missing,
@@ -190,10 +188,15 @@ func (r *run) abortAtReplica(a int32) {
 }
 
 func (r *run) leaveReplica(a int32) {
-	i := r.attempts[a].row.Replica
+	x := &r.attempts[a]
+	i := x.row.Replica
 	r.catchUp(i, r.now)
+	if x.stage == inEngine {
+		y := &r.replicas[i].slots[x.slot]
+		x.row.OutputTokens, x.row.ITLMaxPS = y.output, y.longest
+	}
 	r.replicas[i].inFlight--
-	r.wrote(r.attempts[a].prompt.Stream, -1)
+	r.wrote(x.prompt.Stream, -1)
 }
 
 // engineFinished is the end of an attempt in its engine.

@@ -26,9 +26,12 @@ func (o oracle) Completion(now policies.Time, id policies.ReplicaID, t *policies
 			continue
 		}
 		rows++
-		context += int64(y.prompt.Tokens) + int64(y.row.OutputTokens)
-		if y.row.OutputTokens > 0 {
-			continue
+		context += int64(y.prompt.Tokens)
+		if y.stage == inEngine {
+			if output := p.slots[y.slot].output; output > 0 {
+				context += int64(output)
+				continue
+			}
 		}
 		past := y.reached
 		if y.row.ScheduledPS < 0 {

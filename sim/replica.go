@@ -11,7 +11,7 @@ import (
 // replica is one engine with its clock.
 type replica struct {
 	loop  *engine.Loop
-	owner []int32 // attempt by engine slot
+	slots []slotState // by engine slot
 
 	inbox  []int32 // attempts dispatched and not taken in yet
 	aborts []int32 // attempts to abort before the next output is processed
@@ -40,6 +40,16 @@ type replica struct {
 
 	outbox  []kvBatch // KV events on their way to the policies
 	kvEpoch uint32    // of the events on the agenda
+}
+
+// slotState is what changes with every step about an attempt in an engine; the rest of it is looked at when it comes and
+// goes.
+type slotState struct {
+	attempt   int32
+	prompt    int32 // tokens
+	output    int32 // tokens so far
+	lastToken int64
+	longest   int64 // gap between output tokens
 }
 
 // span is the time of one step.
@@ -102,10 +112,10 @@ func (r *run) takeInputs(i int32) {
 			ID: int64(x.id), Prompt: x.prompt, MaxTokens: x.outputTokens, Arrival: int64(x.id), Path: x.path,
 		})
 		x.stage = inEngine
-		for int(x.slot) >= len(p.owner) {
-			p.owner = append(p.owner, -1)
+		for int(x.slot) >= len(p.slots) {
+			p.slots = append(p.slots, slotState{})
 		}
-		p.owner[x.slot] = a
+		p.slots[x.slot] = slotState{attempt: a, prompt: x.prompt.Tokens, lastToken: results.Missing, longest: results.Missing}
 		r.totals.EngineAdmissions++
 		r.fact(policies.Fact{Kind: policies.Dispatched, Attempt: x.id, Replica: policies.ReplicaID(i)})
 	}
@@ -130,18 +140,18 @@ func (r *run) applyAborts(i int32) {
 func (r *run) scheduled(i int32, st *engine.Step) {
 	p := &r.replicas[i]
 	for _, adm := range p.loop.Admitted {
-		r.admitted(i, p.owner[adm.Slot], adm)
+		r.admitted(i, p.slots[adm.Slot].attempt, adm)
 	}
 	for _, s := range p.loop.Preempted {
-		x := &r.attempts[p.owner[s]]
+		x := &r.attempts[p.slots[s].attempt]
 		x.row.Preemptions++
 		p.series.cur.Preemptions++
 		r.totals.Preemptions++
 	}
 	for k := range st.Entries {
 		e := &st.Entries[k]
-		x := &r.attempts[p.owner[e.Slot]]
-		if n := min(e.Past+e.Tokens, x.prompt.Tokens) - e.Past; n > 0 {
+		if n := min(e.Past+e.Tokens, p.slots[e.Slot].prompt) - e.Past; n > 0 {
+			x := &r.attempts[p.slots[e.Slot].attempt]
 			x.row.ComputedTokens += n
 			x.reached = max(x.reached, e.Past+n)
 			p.series.cur.ComputedTokens += int64(n)
@@ -202,15 +212,15 @@ func (r *run) stepEnded(i int32) {
 	p.loop.Complete()
 	gap, run := int64(-1), int64(0) // equal gaps are recorded together
 	for _, s := range p.loop.Sampled {
-		x := &r.attempts[p.owner[s]]
-		x.row.OutputTokens++
-		p.series.cur.OutputTokens++
-		if x.row.FirstTokenPS == results.Missing {
+		y := &p.slots[s]
+		y.output++
+		if y.output == 1 {
+			x := &r.attempts[y.attempt]
 			x.row.FirstTokenPS = r.now
 			r.fact(policies.Fact{Kind: policies.FirstToken, Attempt: x.id, Replica: policies.ReplicaID(i), PromptTokens: x.prompt.Tokens, HitTokens: x.row.HitGPU + x.row.HitCPU})
 		} else {
-			g := r.now - x.lastToken
-			x.row.ITLMaxPS = max(x.row.ITLMaxPS, g)
+			g := r.now - y.lastToken
+			y.longest = max(y.longest, g)
 			if g != gap && run > 0 {
 				r.totals.ITL.Record(gap, run)
 				run = 0
@@ -218,13 +228,14 @@ func (r *run) stepEnded(i int32) {
 			gap = g
 			run++
 		}
-		x.lastToken = r.now
+		y.lastToken = r.now
 	}
+	p.series.cur.OutputTokens += int64(len(p.loop.Sampled))
 	if run > 0 {
 		r.totals.ITL.Record(gap, run)
 	}
 	for _, f := range p.loop.Finished {
-		r.engineFinished(i, p.owner[f.Slot])
+		r.engineFinished(i, p.slots[f.Slot].attempt)
 	}
 	r.noteContent(i)
 	r.publishKV(i, r.now)

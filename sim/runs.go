@@ -41,7 +41,7 @@ func (r *run) begin(i int32) {
 // its next one is that step.
 func (r *run) fresh(p *replica) bool {
 	for _, s := range p.loop.RunningSlots() {
-		if r.attempts[p.owner[s]].lastToken != p.flight[0].start {
+		if p.slots[s].lastToken != p.flight[0].start {
 			return false
 		}
 	}
@@ -120,9 +120,9 @@ func (r *run) jump(i, m int32) {
 		gap = max(gap, p.endOf(1)-p.endOf(0), last-p.endOf(m-2))
 	}
 	for _, s := range p.loop.RunningSlots() {
-		y := &r.attempts[p.owner[s]]
-		y.row.OutputTokens += m
-		y.row.ITLMaxPS = max(y.row.ITLMaxPS, gap)
+		y := &p.slots[s]
+		y.output += m
+		y.longest = max(y.longest, gap)
 		y.lastToken = last
 	}
 	p.series.cur.OutputTokens += int64(m) * x.rows

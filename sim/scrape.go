@@ -180,8 +180,8 @@ func (r *run) progress(i int32, dst []progressed) []progressed {
 	p := &r.replicas[i]
 	m := p.ranBy(r.now)
 	for _, s := range p.loop.RunningSlots() {
-		if x := &r.attempts[p.owner[s]]; x.row.OutputTokens+m > 0 {
-			dst = append(dst, progressed{x.id, x.row.OutputTokens + m})
+		if x := &p.slots[s]; x.output+m > 0 {
+			dst = append(dst, progressed{r.attempts[x.attempt].id, x.output + m})
 		}
 	}
 	return dst
