@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import Anthropic from "@anthropic-ai/sdk";
-import { BASE, MODEL, aborted, conversation, settled } from "./setup.mjs";
+import { BASE, MODEL, aborted, conversation, settled, withFault } from "./setup.mjs";
 
 const client = new Anthropic({ baseURL: BASE, apiKey: "none", maxRetries: 0 });
 
@@ -60,4 +60,10 @@ test("anthropic: messages, timed out", async () => {
 test("anthropic: errors are the client's own", async () => {
   await assert.rejects(client.messages.create(request("cats", 0)), Anthropic.BadRequestError);
   await assert.rejects(client.messages.create({ ...request("cats", 5), model: "none" }), Anthropic.NotFoundError);
+});
+
+test("anthropic: an engine that dies in the middle of a stream is an error, not an end", async () => {
+  await withFault({ die_next: 1, die_after_tokens: 5 }, async () => {
+    await assert.rejects(client.messages.stream(request("dust", 50)).finalMessage());
+  });
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
-import { BASE, MODEL, aborted, conversation, settled } from "./setup.mjs";
+import { BASE, MODEL, aborted, conversation, settled, withFault } from "./setup.mjs";
 
 const client = new OpenAI({ baseURL: `${BASE}/v1`, apiKey: "none", maxRetries: 0 });
 const session = (name) => ({ headers: { "X-Session-ID": name } });
@@ -137,4 +137,23 @@ test("openai: responses, timed out", async () => {
   await settled();
   await assert.rejects(client.responses.create({ model: MODEL, input: "Hello once more", max_output_tokens: 20000 }, { timeout: 200 }), OpenAI.APIConnectionTimeoutError);
   await settled();
+});
+
+test("openai: an engine that dies in the middle of a stream is an error, not an end", async () => {
+  await withFault({ die_next: 1, die_after_tokens: 5 }, async () => {
+    let text = "";
+    await assert.rejects(async () => {
+      const stream = await client.chat.completions.create({ model: MODEL, messages: conversation("hope"), max_tokens: 50, stream: true });
+      for await (const chunk of stream) text += chunk.choices[0]?.delta?.content ?? "";
+    });
+    assert.match(text, /^( [a-z]{3}){1,5}$/);
+  });
+});
+
+test("openai: the client tries again after an engine's failure", async () => {
+  const patient = client.withOptions({ maxRetries: 3 });
+  await withFault({ fail_next: 1, fail_status: 503 }, async () => {
+    const answer = await patient.chat.completions.create({ model: MODEL, messages: conversation("luck"), max_tokens: 5 });
+    assert.equal(answer.usage.completion_tokens, 5);
+  });
 });

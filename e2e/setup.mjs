@@ -39,3 +39,14 @@ export function conversation(about) {
     { role: "user", content: `Tell me about ${about}.` },
   ];
 }
+
+// withFault sets a fault on every engine while f runs.
+export async function withFault(fault, f) {
+  const set = (body) => Promise.all(ENGINES.map((e) => fetch(`${e}/fault`, { method: "POST", body: JSON.stringify(body) })));
+  await set(fault);
+  try {
+    await f();
+  } finally {
+    await set(Object.fromEntries(Object.keys(fault).map((k) => [k, 0])));
+  }
+}

@@ -15,6 +15,7 @@ import (
 // engineFlags are the options of sluice engine, under vLLM's names where vLLM has them.
 type engineFlags struct {
 	card, gpu, calibration, weight, kv string
+	scenario                           string
 	names                              []string
 	tp                                 int
 	blocks, block, seqs, batched       int32
@@ -42,7 +43,7 @@ The answers are nonsense words that follow from the prompt. Ctrl-C lets requests
   curl localhost:8001/v1/chat/completions -d '{"messages":[{"role":"user","content":"Hello"}],"max_tokens":20,"stream":true}'`,
 		Args: argsNamed(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := f.config()
+			cfg, err := f.config(cmd)
 			if err != nil {
 				return usage(cmd, err.Error())
 			}
@@ -55,6 +56,7 @@ The answers are nonsense words that follow from the prompt. Ctrl-C lets requests
 
 func (f *engineFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
+	fs.StringVar(&f.scenario, "scenario", "", "serve the replicas of this scenario: a `file` or the name of a bundled one (sluice scenarios)")
 	fs.StringVar(&f.card, "model-card", "llama-3.1-8b", "model card: a `name` (see sluice models) or a .json file")
 	fs.StringVar(&f.gpu, "gpu", "h100", "GPU card: a `name` (see sluice gpus) or a .json file")
 	completeFlag(cmd, "model-card", completeModel)
@@ -88,9 +90,46 @@ func (f *engineFlags) register(cmd *cobra.Command) {
 	fs.DurationVar(&f.drain, "drain-timeout", 30*time.Second, "how long Ctrl-C waits for requests under way")
 }
 
+// deploymentFlags are the flags that a scenario stands for.
+var deploymentFlags = []string{"model-card", "gpu", "tp", "weight-dtype", "kv-dtype", "calibration", "kv-blocks", "block-size", "max-num-seqs",
+	"max-num-batched-tokens", "max-model-len", "no-async-scheduling", "priority-scheduling", "no-enable-prefix-caching"}
+
 // config is the server that the flags describe.
-func (f *engineFlags) config() (fakevllm.Config, error) {
+func (f *engineFlags) config(cmd *cobra.Command) (fakevllm.Config, error) {
+	cfg, err := f.deployment(cmd)
+	if err != nil {
+		return cfg, err
+	}
+	if len(f.names) > 0 {
+		cfg.Name, cfg.Alias = f.names[0], f.names[1:]
+	}
+	if f.port < 0 || f.port > 65535 {
+		return cfg, fmt.Errorf("--port is %d; it must be 0 to 65535", f.port)
+	}
+	if f.replicas < 1 || f.replicas > 64 || f.port+f.replicas-1 > 65535 {
+		return cfg, fmt.Errorf("--replicas is %d; it must be 1 to 64, with ports up to 65535", f.replicas)
+	}
+	cfg.Speed, cfg.OutputTokens, cfg.Interval = f.speed, f.output, f.interval
+	cfg.PromptDetails, cfg.Render, cfg.Resident, cfg.AllowFaults = !f.noDetails, !f.noRender, !f.noResident, f.allowFaults
+	if f.events != "" {
+		cfg.KVEvents = &kvevents.PublisherConfig{Endpoint: f.events, Connect: !kvevents.EngineBinds(f.events), Replay: f.replay, Topic: f.topic, Maps: true}
+	} else if f.replay != "" || f.topic != "" {
+		return cfg, errors.New("--kv-events-replay and --kv-events-topic need --kv-events")
+	}
+	return cfg, cfg.Check()
+}
+
+// deployment is the model, the GPU and the engine that the flags or a scenario describe.
+func (f *engineFlags) deployment(cmd *cobra.Command) (fakevllm.Config, error) {
 	var none fakevllm.Config
+	if f.scenario != "" {
+		for _, name := range deploymentFlags {
+			if cmd.Flags().Changed(name) {
+				return none, fmt.Errorf("--scenario and --%s both say what the engine is; change the scenario instead", name)
+			}
+		}
+		return f.ofScenario(cmd)
+	}
 	setup := latency.Setup{TensorParallel: f.tp, WeightDType: unlessAuto(f.weight), KVDType: unlessAuto(f.kv)}
 	var err error
 	if setup.Model, err = anyCard("--model-card", f.card, latency.FindModel, latency.LoadModelCard); err != nil {
@@ -102,18 +141,9 @@ func (f *engineFlags) config() (fakevllm.Config, error) {
 	if setup.Calibration, err = latency.FindCalibration(f.calibration); err != nil {
 		return none, fmt.Errorf("--calibration: %w", err)
 	}
-	if f.port < 0 || f.port > 65535 {
-		return none, fmt.Errorf("--port is %d; it must be 0 to 65535", f.port)
-	}
-	if f.replicas < 1 || f.replicas > 64 || f.port+f.replicas-1 > 65535 {
-		return none, fmt.Errorf("--replicas is %d; it must be 1 to 64, with ports up to 65535", f.replicas)
-	}
 	cfg, err := fakevllm.DefaultConfig(setup, f.block)
 	if err != nil {
 		return none, err
-	}
-	if len(f.names) > 0 {
-		cfg.Name, cfg.Alias = f.names[0], f.names[1:]
 	}
 	e := &cfg.Engine
 	e.Async, e.Priority, e.PrefixCaching = !f.sync, f.priority, !f.noPrefixCaching
@@ -129,14 +159,33 @@ func (f *engineFlags) config() (fakevllm.Config, error) {
 	if f.seqs == 0 {
 		e.MaxNumSeqs = min(e.MaxNumSeqs, e.MaxBatchedTokens)
 	}
-	cfg.Speed, cfg.OutputTokens, cfg.Interval = f.speed, f.output, f.interval
-	cfg.PromptDetails, cfg.Render, cfg.Resident, cfg.AllowFaults = !f.noDetails, !f.noRender, !f.noResident, f.allowFaults
-	if f.events != "" {
-		cfg.KVEvents = &kvevents.PublisherConfig{Endpoint: f.events, Connect: !kvevents.EngineBinds(f.events), Replay: f.replay, Topic: f.topic, Maps: true}
-	} else if f.replay != "" || f.topic != "" {
-		return none, errors.New("--kv-events-replay and --kv-events-topic need --kv-events")
+	return cfg, nil
+}
+
+// ofScenario is one replica of a scenario, and as many of them unless --replicas says otherwise.
+func (f *engineFlags) ofScenario(cmd *cobra.Command) (fakevllm.Config, error) {
+	var none fakevllm.Config
+	sc, err := readScenario(cmd.InOrStdin(), f.scenario)
+	if err != nil {
+		return none, err
 	}
-	return cfg, cfg.Check()
+	r, err := resolveCluster(sc)
+	if err != nil {
+		return none, err
+	}
+	if sc.Cluster.CPUTier.GiB > 0 {
+		return none, sc.Problem("cluster.cpu_tier.gib", "the fake engine has no CPU tier; set it to 0")
+	}
+	if !cmd.Flags().Changed("replicas") {
+		f.replicas = int(sc.Cluster.Replicas)
+	}
+	cfg, err := fakevllm.DefaultConfig(r.setup, r.engine.BlockTokens)
+	if err != nil {
+		return none, err
+	}
+	cfg.Engine, cfg.Blocks = r.engine, r.blocks
+	cfg.Engine.MaxModelLen, err = maxModelLen(sc, r.blocks)
+	return cfg, err
 }
 
 // anyCard is a card by name or from a file.

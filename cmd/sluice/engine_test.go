@@ -78,6 +78,11 @@ func TestEngineReplicas(t *testing.T) {
 	if urls := regexp.MustCompile(`http://[0-9.]+:[0-9]+`).FindAllString(out, -1); code != 0 || len(urls) != 3 || urls[0] == urls[1] || urls[1] == urls[2] {
 		t.Errorf("exit code %d, %q, %q", code, out, errOut)
 	}
+	_, stop = served(t, "engine", "--scenario", "demo", "--port", "0", "--speed", "100")
+	code, out, errOut = stop()
+	if n := strings.Count(out, "qwen3-30b-a3b on http"); code != 0 || n != 4 {
+		t.Errorf("the engines of the scenario: exit code %d, %q, %q", code, out, errOut)
+	}
 	if got := nthEndpoint("tcp://*:5557", 2); got != "tcp://*:5559" {
 		t.Errorf("the third endpoint is %s", got)
 	}
