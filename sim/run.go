@@ -69,15 +69,10 @@ const maxRunPS = int64(100*86400) * 1_000_000_000_000
 // Run simulates cfg and hands its rows to sink. It stops with the context's error when ctx is cancelled, and with an
 // InputError when cfg cannot be run.
 func Run(ctx context.Context, cfg *Config, sink results.Sink) (*results.Totals, error) {
-	survey, err := cfg.check()
+	r, err := begin(cfg, sink)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{cfg: cfg, sink: sink, armed: policies.Never, source: cfg.source(), survey: survey, ceiling: traces.NewCeiling(survey)}
-	if err := r.openFeed(); err != nil {
-		return nil, err
-	}
-	r.setUp()
 	err = r.loop(ctx)
 	if err := errors.Join(err, r.feed.close()); err != nil {
 		return nil, err
@@ -90,6 +85,20 @@ func Run(ctx context.Context, cfg *Config, sink results.Sink) (*results.Totals, 
 		return nil, err
 	}
 	return &r.totals, nil
+}
+
+// begin makes a run that is ready to loop.
+func begin(cfg *Config, sink results.Sink) (*run, error) {
+	survey, err := cfg.check()
+	if err != nil {
+		return nil, err
+	}
+	r := &run{cfg: cfg, sink: sink, armed: policies.Never, source: cfg.source(), survey: survey, ceiling: traces.NewCeiling(survey)}
+	if err := r.openFeed(); err != nil {
+		return nil, err
+	}
+	r.setUp()
+	return r, nil
 }
 
 func (r *run) setUp() {

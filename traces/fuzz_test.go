@@ -2,6 +2,8 @@ package traces
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -145,8 +147,9 @@ func TestNativeHostileRows(t *testing.T) {
 	small := rapid.Int32Range(-2, 4)
 	number := rapid.OneOf(rapid.Int32Range(-2, 300), rapid.Int32())
 	rapid.Check(t, func(t *rapid.T) {
+		tr := &Trace{Tree: &prefix.Tree{}, Models: []string{"m"}}
 		n := nativeReader{limits: Limits{}.orDefault(), models: map[string]int32{"m": 0}, groups: map[string]int32{},
-			tr: &Trace{Tree: &prefix.Tree{}, Models: []string{"m"}}}
+			streams: &growth{tree: tr.Tree}, session: -1, ended: true}
 		for range rapid.IntRange(1, 6).Draw(t, "rows") {
 			r := nativeTurn{Model: "m", Session: rapid.Int32Range(0, 1).Draw(t, "session"), SessionThreads: small.Draw(t, "threads"),
 				Thread: small.Draw(t, "thread"), Turn: small.Draw(t, "turn"), Stream: small.Draw(t, "stream"),
@@ -160,14 +163,22 @@ func TestNativeHostileRows(t *testing.T) {
 				r.StreamParent = append(r.StreamParent, small.Draw(t, "parent"))
 				r.StreamForkAt = append(r.StreamForkAt, number.Draw(t, "fork"))
 			}
-			if err := n.row(&r); err != nil {
+			n.rows = append(n.rows, r)
+		}
+		n.read = len(n.rows)
+		for {
+			s, err := n.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
 				return
 			}
+			tr.Sessions = append(tr.Sessions, *s)
 		}
-		if len(Validate(n.tr)) == 0 {
-			Ceiling(n.tr, 16)
-			Summarise(n.tr)
-			DropOverContext(n.tr, 100)
+		if len(Validate(tr)) == 0 {
+			Ceiling(tr, 16)
+			Summarise(tr)
+			DropOverContext(tr, 100)
 		}
 	})
 }

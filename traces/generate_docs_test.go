@@ -14,7 +14,7 @@ const generatorDocs = "../docs/generator.md"
 
 const generatorIntro = `# The trace generator
 
-` + "`sluice trace generate PRESET`" + ` writes a trace, and a scenario's ` + "`workload.generate`" + ` makes one in memory:
+` + "`sluice trace generate PRESET`" + ` writes a trace, and a scenario's ` + "`workload.generate`" + ` makes one as it runs:
 
 ` + "```yaml" + `
 workload:

@@ -9,7 +9,7 @@ var presets = []Preset{
 		Source:  "family A1 of the workload survey; SMetric's findings on the Bailian coder cluster; append law from Claude Code traces",
 		prepare: prepareBailian,
 		Knobs: []Knob{
-			whole("sessions", 2000, 1, 1_000_000, "sessions", "number of sessions"),
+			whole("sessions", 2000, 1, 10_000_000, "sessions", "number of sessions"),
 			decimal("single_turn_share", .85, 0, 1, "fraction", "sessions with one turn; 0.9026 is the raw cluster mix"),
 			decimal("tail_continuation", .95, 0, .999, "fraction", "chance that a session of 19 or more turns goes on after a turn"),
 			whole("turn_cap", 3000, 1, 100_000, "turns", "longest session"),
@@ -48,7 +48,7 @@ var presets = []Preset{
 		Source:  "family A2 of the workload survey, measured on 710 Claude Code sessions (kv-cache-tester)",
 		prepare: prepareClaudeCode,
 		Knobs: []Knob{
-			whole("sessions", 500, 1, 200_000, "sessions", "number of sessions"),
+			whole("sessions", 500, 1, 10_000_000, "sessions", "number of sessions"),
 			whole("turns_median", 45, 2, 10_000, "turns", "median turns of the root thread"),
 			decimal("turns_sigma", 1.16, 0, 3, "", "log-s.d. of turns"),
 			whole("turn_cap", 1200, 2, 100_000, "turns", "most turns of a thread"),
@@ -128,7 +128,7 @@ var presets = []Preset{
 		Source:  "vLLM's random and prefix-repetition data sets",
 		prepare: prepareBench,
 		Knobs: []Knob{
-			whole("sessions", 1000, 1, 5_000_000, "sessions", "number of prompts (or of conversations, with turns)"),
+			whole("sessions", 1000, 1, 10_000_000, "sessions", "number of prompts (or of conversations, with turns)"),
 			whole("turns", 1, 1, 10_000, "turns", "turns of each session; every turn adds another input"),
 			whole("input_tokens", 1024, 1, 2_000_000, "tokens", "input besides the shared prefix"),
 			whole("output_tokens", 128, 1, 1_000_000, "tokens", "output"),
@@ -144,7 +144,7 @@ var presets = []Preset{
 		Source:  "acceptance case of the concurrency cliff",
 		prepare: prepareSteady,
 		Knobs: []Knob{
-			whole("sessions", 12, 1, 1_000_000, "sessions", "number of sessions"),
+			whole("sessions", 12, 1, 10_000_000, "sessions", "number of sessions"),
 			whole("turns", 40, 1, 100_000, "turns", "turns of each session"),
 			whole("shared_tokens", 10_000, 0, 2_000_000, "tokens", "prefix shared by all sessions"),
 			whole("first_tokens", 725, 1, 2_000_000, "tokens", "what the first prompt adds to the shared prefix"),

@@ -350,7 +350,7 @@ func TestGenerateErrors(t *testing.T) {
 		{"bailian", nil, []string{`"bailian"`, "did you mean bailian-agentic?", "swe-rollout"}},
 		{"zzz", nil, []string{`"zzz"`, "expected one of bailian-agentic"}},
 		{"bench", Params{"input_token": Num(5)}, []string{"preset bench", `"input_token"`, "did you mean input_tokens?"}},
-		{"bench", Params{"sessions": Num(0)}, []string{"sessions = 0", "1 to 5000000"}},
+		{"bench", Params{"sessions": Num(0)}, []string{"sessions = 0", "1 to 10000000"}},
 		{"bench", Params{"sessions": Num(1.5)}, []string{"sessions = 1.5", "whole number"}},
 		{"bench", Params{"sessions": {Text: "many"}}, []string{`sessions = "many"`, "expected a number"}},
 		{"bench", Params{"range_ratio": Num(notANumber())}, []string{"range_ratio = NaN", "0 to 1"}},

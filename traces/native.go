@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -58,22 +59,27 @@ type nativeTurn struct {
 }
 
 // WriteNative writes a valid trace in the native format. Equal traces give equal bytes. Streams after the last one that
-// a turn uses are left out.
-func WriteNative(w io.Writer, tr *Trace) error {
-	if p := Validate(tr); len(p) > 0 {
-		return fmt.Errorf("trace %s cannot be written: %s", tr.Name, p[0])
+// a turn uses are left out. The file is put together in memory, some 20 bytes a turn.
+func WriteNative(w io.Writer, src Source) error {
+	a := src.About()
+	v := validator{tr: &Trace{Tree: a.Tree, Models: a.Models, Groups: a.Groups}}
+	if tr, ok := src.(*Trace); ok {
+		v.problems = Validate(tr)
 	}
-	if twice := firstTwice(tr.Models) + firstTwice(tr.Groups); twice != "" {
-		return fmt.Errorf("trace %s cannot be written: %q names two models or groups", tr.Name, twice)
+	if len(v.problems) > 0 {
+		return fmt.Errorf("trace %s cannot be written: %s", a.Name, v.problems[0])
+	}
+	if twice := firstTwice(a.Models) + firstTwice(a.Groups); twice != "" {
+		return fmt.Errorf("trace %s cannot be written: %q names two models or groups", a.Name, twice)
 	}
 	var buf bytes.Buffer
 	pw := parquet.NewGenericWriter[nativeTurn](&buf, parquet.Compression(&parquet.Zstd), parquet.CreatedBy("sluice", nativeVersion, ""))
 	pw.SetKeyValueMetadata(keyVersion, nativeVersion)
-	pw.SetKeyValueMetadata(keyName, tr.Name)
+	pw.SetKeyValueMetadata(keyName, a.Name)
 	for _, m := range []struct {
 		key   string
 		value any
-	}{{keyModels, tr.Models}, {keyGroups, tr.Groups}, {keyReport, tr.Report}} {
+	}{{keyModels, a.Models}, {keyGroups, a.Groups}, {keyReport, a.Report}} {
 		text, err := json.Marshal(m.value)
 		if err != nil {
 			return err
@@ -82,20 +88,23 @@ func WriteNative(w io.Writer, tr *Trace) error {
 	}
 	pw.SetKeyValueMetadata(keyChecksum, checksumPrefix+strings.Repeat("0", 2*sha256.Size))
 	streams := 0
-	for i := range tr.Sessions {
-		rows := nativeRows(tr, i, &streams)
-		if _, err := pw.Write(rows); err != nil {
-			return fmt.Errorf("writing trace %s: %w", tr.Name, err)
+	err := Each(src, func(number int32, s *Session) error {
+		v.written = v.written[:0]
+		v.session(int(number), s)
+		if v.outputs(); len(v.problems) > 0 {
+			return errors.New(v.problems[0].String())
 		}
-	}
-	if err := pw.Close(); err != nil {
-		return fmt.Errorf("writing trace %s: %w", tr.Name, err)
+		_, err := pw.Write(nativeRows(a, number, s, &streams))
+		return err
+	})
+	if err := errors.Join(err, pw.Close()); err != nil {
+		return fmt.Errorf("writing trace %s: %w", a.Name, err)
 	}
 	b := buf.Bytes()
 	digits := checksumDigits(b)
 	sum := sha256.Sum256(b)
 	hex.Encode(digits, sum[:])
-	_, err := w.Write(b)
+	_, err = w.Write(b)
 	return err
 }
 
@@ -129,17 +138,16 @@ func checksumDigits(b []byte) []byte {
 }
 
 // nativeRows turns a session into rows; streams counts those written.
-func nativeRows(tr *Trace, session int, streams *int) []nativeTurn {
-	s := &tr.Sessions[session]
+func nativeRows(a *About, session int32, s *Session, streams *int) []nativeTurn {
 	rows := make([]nativeTurn, len(s.Turns))
 	for i := range s.Turns {
 		t := &s.Turns[i]
-		r := nativeTurn{Session: int32(session), SessionName: s.Name, SessionThreads: s.Threads,
+		r := nativeTurn{Session: session, SessionName: s.Name, SessionThreads: s.Threads,
 			SessionStartNS: known(s.StartNS), DurationNS: known(t.DurationNS), StartNS: t.StartNS,
-			Thread: t.Thread, Turn: t.Number, Model: tr.Models[t.Model],
+			Thread: t.Thread, Turn: t.Number, Model: a.Models[t.Model],
 			Stream: int32(t.Prompt.Stream), PromptTokens: t.Prompt.Tokens, OutputTokens: t.OutputTokens}
 		if s.Group >= 0 {
-			r.Group = &tr.Groups[s.Group]
+			r.Group = &a.Groups[s.Group]
 		}
 		for _, d := range s.Deps[t.DepLo:t.DepHi] {
 			r.DepTurn = append(r.DepTurn, d.Turn)
@@ -147,7 +155,7 @@ func nativeRows(tr *Trace, session int, streams *int) []nativeTurn {
 			r.DepDelayNS = append(r.DepDelayNS, d.DelayNS)
 		}
 		for ; *streams <= int(t.Prompt.Stream); *streams++ {
-			st := tr.Tree.Stream(prefix.StreamID(*streams))
+			st := a.Tree.Stream(prefix.StreamID(*streams))
 			r.StreamParent = append(r.StreamParent, int32(st.Parent))
 			r.StreamForkAt = append(r.StreamForkAt, st.ForkAt)
 		}

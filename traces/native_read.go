@@ -40,33 +40,31 @@ func parseNative(b []byte, limits Limits) (tr *Trace, err error) {
 	if err := checkNative(b); err != nil {
 		return nil, err
 	}
-	file, err := parquet.OpenFile(bytes.NewReader(b), int64(len(b)), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	file, err := openParquet(bytes.NewReader(b), int64(len(b)), limits)
 	if err != nil {
-		return nil, &InputError{Found: "a Parquet footer that cannot be decoded", Expected: "a file written by sluice", Err: err}
+		return nil, err
 	}
-	if v, _ := file.Lookup(keyVersion); v != nativeVersion {
-		return nil, &InputError{Key: keyVersion, Found: shorten(v), Expected: nativeVersion, Do: "read it with the sluice that wrote it"}
+	tr = &Trace{Tree: &prefix.Tree{}}
+	n, err := newNativeReader(file, limits, &growth{tree: tr.Tree})
+	if err != nil {
+		return nil, err
 	}
-	if file.NumRows() > limits.Rows {
-		return nil, overLimit("turns", "Rows", limits.Rows)
-	}
-	size := int64(0)
-	for _, g := range file.Metadata().RowGroups {
-		if size += max(0, g.TotalByteSize); size > limits.Bytes {
-			return nil, overLimit("bytes after decompression", "Bytes", limits.Bytes)
+	defer n.Close()
+	tr.Name, tr.Models, tr.Groups, tr.Report = n.about.Name, n.about.Models, n.about.Groups, n.about.Report
+	for {
+		s, err := n.Next()
+		if errors.Is(err, io.EOF) {
+			break
 		}
+		if err != nil {
+			return nil, err
+		}
+		tr.Sessions = append(tr.Sessions, *s)
 	}
-	n := nativeReader{limits: limits, tr: &Trace{Tree: &prefix.Tree{}}}
-	if err := n.metadata(file); err != nil {
-		return nil, err
-	}
-	if err := n.rows(file); err != nil {
-		return nil, err
-	}
-	if p := Validate(n.tr); len(p) > 0 {
+	if p := Validate(tr); len(p) > 0 {
 		return nil, &InputError{Found: p[0].String(), Expected: "a valid trace"}
 	}
-	return n.tr, nil
+	return tr, nil
 }
 
 // checkNative checks the magic, the footer length and the checksum.
@@ -99,23 +97,56 @@ func checkNative(b []byte) error {
 	return nil
 }
 
-type nativeReader struct {
-	limits Limits
-	tr     *Trace
-	models map[string]int32
-	groups map[string]int32
-}
-
-func (n *nativeReader) metadata(file *parquet.File) error {
-	n.tr.Name, _ = file.Lookup(keyName)
-	for key, to := range map[string]any{keyModels: &n.tr.Models, keyGroups: &n.tr.Groups, keyReport: &n.tr.Report} {
-		text, _ := file.Lookup(key)
-		if err := json.Unmarshal([]byte(text), to); err != nil {
-			return &InputError{Key: key, Found: shorten(text), Expected: "JSON", Err: err}
+// openParquet opens a file whose checksum is right.
+func openParquet(r io.ReaderAt, size int64, limits Limits) (*parquet.File, error) {
+	file, err := parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	if err != nil {
+		return nil, &InputError{Found: "a Parquet footer that cannot be decoded", Expected: "a file written by sluice", Err: err}
+	}
+	if v, _ := file.Lookup(keyVersion); v != nativeVersion {
+		return nil, &InputError{Key: keyVersion, Found: shorten(v), Expected: nativeVersion, Do: "read it with the sluice that wrote it"}
+	}
+	if file.NumRows() > limits.Rows {
+		return nil, overLimit("turns", "Rows", limits.Rows)
+	}
+	bytes := int64(0)
+	for _, g := range file.Metadata().RowGroups {
+		if bytes += max(0, g.TotalByteSize); bytes > limits.Bytes {
+			return nil, overLimit("bytes after decompression", "Bytes", limits.Bytes)
 		}
 	}
-	n.models, n.groups = indexNames(n.tr.Models), indexNames(n.tr.Groups)
-	return nil
+	return file, nil
+}
+
+// nativeReader puts rows together to sessions; what Validate checks is left to it. It is a Cursor.
+type nativeReader struct {
+	limits  Limits
+	streams *growth
+	about   About // name, models, groups and report
+	models  map[string]int32
+	groups  map[string]int32
+
+	file    *parquet.GenericReader[nativeTurn]
+	rows    []nativeTurn
+	read    int   // of rows, those that hold something
+	used    int   // of these
+	number  int64 // of the row at hand, from 1
+	session int32 // of the session at hand
+	ended   bool
+}
+
+func newNativeReader(file *parquet.File, limits Limits, s *growth) (*nativeReader, error) {
+	n := &nativeReader{limits: limits, streams: s, rows: make([]nativeTurn, 256), session: -1}
+	n.about.Name, _ = file.Lookup(keyName)
+	for key, to := range map[string]any{keyModels: &n.about.Models, keyGroups: &n.about.Groups, keyReport: &n.about.Report} {
+		text, _ := file.Lookup(key)
+		if err := json.Unmarshal([]byte(text), to); err != nil {
+			return nil, &InputError{Key: key, Found: shorten(text), Expected: "JSON", Err: err}
+		}
+	}
+	n.models, n.groups = indexNames(n.about.Models), indexNames(n.about.Groups)
+	n.file = parquet.NewGenericReader[nativeTurn](file)
+	return n, nil
 }
 
 func indexNames(names []string) map[string]int32 {
@@ -126,49 +157,77 @@ func indexNames(names []string) map[string]int32 {
 	return m
 }
 
-func (n *nativeReader) rows(file *parquet.File) error {
-	r := parquet.NewGenericReader[nativeTurn](file)
-	defer r.Close()
-	rows := make([]nativeTurn, 256)
-	for number := int64(1); ; {
-		clear(rows) // the reader appends to lists that it finds
-		k, err := r.Read(rows)
-		for i := range rows[:k] {
-			if err := n.row(&rows[i]); err != nil {
-				return at(err, "", number)
+func (n *nativeReader) Close() error { return n.file.Close() }
+
+// Next implements Cursor.
+func (n *nativeReader) Next() (*Session, error) {
+	var s *Session
+	for {
+		if n.used == n.read {
+			if err := n.fill(); err != nil {
+				return nil, err
 			}
-			number++
 		}
-		if errors.Is(err, io.EOF) {
-			return nil
+		if n.read == 0 || s != nil && n.rows[n.used].Session != n.session {
+			break
 		}
-		if err != nil {
-			return &InputError{Line: number, Found: "rows that cannot be decoded", Expected: "a file written by sluice", Err: err}
+		r := &n.rows[n.used]
+		if s == nil {
+			var err error
+			if s, err = n.begin(r); err != nil {
+				return nil, at(err, "", n.number+1)
+			}
 		}
+		if err := n.row(s, r); err != nil {
+			return nil, at(err, "", n.number+1)
+		}
+		n.used++
+		n.number++
 	}
+	if s == nil {
+		return nil, io.EOF
+	}
+	return s, nil
 }
 
-// row adds one turn; what Validate checks is left to it.
-func (n *nativeReader) row(r *nativeTurn) error {
-	tr := n.tr
-	last := len(tr.Sessions) - 1
-	if int(r.Session) == last+1 {
-		if int64(len(tr.Sessions)) >= n.limits.Sessions {
-			return overLimit("sessions", "Sessions", n.limits.Sessions)
+// fill reads on; read is 0 at the end.
+func (n *nativeReader) fill() error {
+	n.used, n.read = 0, 0
+	for !n.ended && n.read == 0 {
+		clear(n.rows) // the reader appends to lists that it finds
+		k, err := n.file.Read(n.rows)
+		n.read = k
+		if errors.Is(err, io.EOF) {
+			n.ended = true
+		} else if err != nil {
+			return &InputError{Line: n.number + 1, Found: "rows that cannot be decoded", Expected: "a file written by sluice", Err: err}
 		}
-		s := Session{Name: r.SessionName, StartNS: unknownIfNil(r.SessionStartNS), Group: -1, Threads: r.SessionThreads}
-		if r.Group != nil {
-			g, ok := n.groups[*r.Group]
-			if !ok {
-				return &InputError{Key: "group", Found: shorten(*r.Group), Expected: "a name of " + keyGroups}
-			}
-			s.Group = g
-		}
-		tr.Sessions = append(tr.Sessions, s)
-	} else if last < 0 || int(r.Session) != last {
-		return &InputError{Key: "session", Found: fmt.Sprint(r.Session), Expected: fmt.Sprintf("%d or %d, sessions in order", last, last+1)}
 	}
-	s := &tr.Sessions[len(tr.Sessions)-1]
+	return nil
+}
+
+// begin is the session whose first turn is r.
+func (n *nativeReader) begin(r *nativeTurn) (*Session, error) {
+	if r.Session != n.session+1 {
+		return nil, &InputError{Key: "session", Found: fmt.Sprint(r.Session), Expected: fmt.Sprintf("%d or %d, sessions in order", n.session, n.session+1)}
+	}
+	n.session++
+	if int64(n.session) >= n.limits.Sessions {
+		return nil, overLimit("sessions", "Sessions", n.limits.Sessions)
+	}
+	s := &Session{Name: r.SessionName, StartNS: unknownIfNil(r.SessionStartNS), Group: -1, Threads: r.SessionThreads}
+	if r.Group != nil {
+		g, ok := n.groups[*r.Group]
+		if !ok {
+			return nil, &InputError{Key: "group", Found: shorten(*r.Group), Expected: "a name of " + keyGroups}
+		}
+		s.Group = g
+	}
+	return s, nil
+}
+
+// row adds one turn.
+func (n *nativeReader) row(s *Session, r *nativeTurn) error {
 	if int64(len(s.Turns)) >= n.limits.TurnsPerSession {
 		return overLimit("turns in one session", "TurnsPerSession", n.limits.TurnsPerSession)
 	}
@@ -179,7 +238,7 @@ func (n *nativeReader) row(r *nativeTurn) error {
 	if !ok {
 		return &InputError{Key: "model", Found: shorten(r.Model), Expected: "a name of " + keyModels}
 	}
-	if err := n.streams(r); err != nil {
+	if err := n.newStreams(r); err != nil {
 		return err
 	}
 	if len(r.DepTurn) != len(r.DepDelayNS) || len(r.DepTurn) != len(r.DepOnDispatch) {
@@ -200,18 +259,18 @@ func (n *nativeReader) row(r *nativeTurn) error {
 	return nil
 }
 
-// streams adds the streams that begin with a row.
-func (n *nativeReader) streams(r *nativeTurn) error {
+// newStreams adds the streams that begin with a row.
+func (n *nativeReader) newStreams(r *nativeTurn) error {
 	if len(r.StreamParent) != len(r.StreamForkAt) {
 		return &InputError{Key: "new_stream_parent", Found: "lists of different length", Expected: "new_stream_parent and new_stream_fork_at of one length"}
 	}
 	for i, parent := range r.StreamParent {
-		tree, fork := n.tr.Tree, r.StreamForkAt[i]
+		tree, fork := n.streams.tree, r.StreamForkAt[i]
 		switch {
 		case parent == int32(prefix.None) && fork == 0:
-			tree.Root()
+			n.streams.root()
 		case parent >= 0 && int(parent) < tree.Len() && fork > tree.Stream(prefix.StreamID(parent)).ForkAt:
-			tree.Fork(prefix.Prefix{Stream: prefix.StreamID(parent), Tokens: fork})
+			n.streams.fork(prefix.Prefix{Stream: prefix.StreamID(parent), Tokens: fork})
 		default:
 			return &InputError{Key: "new_stream_parent", Found: fmt.Sprintf("%d, forked at token %d", parent, fork),
 				Expected: "-1 and 0, or an earlier stream that owns the token"}

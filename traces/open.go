@@ -32,9 +32,39 @@ func Open(path, format string, opt Options) (*Trace, error) {
 	return ReadNative(path, opt.Limits)
 }
 
-// OpenSource is Open for traces that need not fit in memory.
+// largeFile is from how many bytes on, some 100,000 turns, the sessions of a native file are read when they are asked for.
+const largeFile = 2 << 20
+
+// OpenSource is Open for traces that need not fit in memory: the sessions of a native file of 2 MiB or more, not
+// compressed once more, are read when they are asked for. Every other trace is a Trace.
 func OpenSource(path, format string, opt Options) (Source, error) {
+	format, err := resolveFormat(path, format)
+	if err != nil {
+		return nil, err
+	}
+	if format == FormatNative {
+		if large, err := isLargeNative(path); err != nil {
+			return nil, err
+		} else if large {
+			return NativeSource(path, opt.Limits)
+		}
+	}
 	return Open(path, format, opt)
+}
+
+func isLargeNative(path string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, openError(path, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() < largeFile {
+		return false, err
+	}
+	var magic [4]byte
+	_, err = f.ReadAt(magic[:], 0)
+	return string(magic[:]) == parquetMagic, err
 }
 
 // OpenStats describes a trace: kv-cache-tester and Mooncake files as recorded, others as Summarise does.

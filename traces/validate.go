@@ -37,7 +37,7 @@ func Validate(tr *Trace) []Problem {
 		return []Problem{{-1, -1, "no content tree"}}
 	}
 	for i := range tr.Sessions {
-		v.session(i)
+		v.session(i, &tr.Sessions[i])
 	}
 	v.outputs()
 	return v.problems
@@ -62,8 +62,7 @@ func (v *validator) problem(session, turn int, format string, args ...any) {
 	}
 }
 
-func (v *validator) session(i int) {
-	s := &v.tr.Sessions[i]
+func (v *validator) session(i int, s *Session) {
 	if s.StartNS < Unknown {
 		v.problem(i, -1, "start %d ns is negative", s.StartNS)
 	}

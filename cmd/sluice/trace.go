@@ -123,20 +123,20 @@ func outputFileFlag(cmd *cobra.Command, file *string) {
 }
 
 // writeTrace writes a trace and says on stderr what it holds.
-func writeTrace(cmd *cobra.Command, file string, tr *traces.Trace) error {
-	if err := writeOutput(file, cmd.OutOrStdout(), func(w io.Writer) error { return traces.WriteNative(w, tr) }); err != nil {
+func writeTrace(cmd *cobra.Command, file string, src traces.Source) error {
+	if err := writeOutput(file, cmd.OutOrStdout(), func(w io.Writer) error { return traces.WriteNative(w, src) }); err != nil {
 		return err
 	}
-	return reportTrace(cmd.ErrOrStderr(), tr)
+	return reportTrace(cmd.ErrOrStderr(), src.About())
 }
 
 // reportTrace says what an import kept, dropped and repaired.
-func reportTrace(w io.Writer, tr *traces.Trace) error {
-	_, err := fmt.Fprintf(w, "%s: %s sessions, %s turns\n", tr.Name, thousands(int64(len(tr.Sessions))), thousands(int64(tr.Turns())))
-	for _, d := range tr.Report.Dropped {
+func reportTrace(w io.Writer, a *traces.About) error {
+	_, err := fmt.Fprintf(w, "%s: %s sessions, %s turns\n", a.Name, thousands(int64(a.Sessions)), thousands(a.Turns))
+	for _, d := range a.Report.Dropped {
 		fmt.Fprintf(w, "  dropped %s turns: %s\n", thousands(d.Turns), d.Reason)
 	}
-	for _, n := range tr.Report.Notes {
+	for _, n := range a.Report.Notes {
 		fmt.Fprintf(w, "  %s times: %s\n", thousands(n.Count), n.Note)
 	}
 	return err
@@ -219,7 +219,7 @@ on. The exit code is 2 when something is wrong.`,
 				}
 				return badInput(fmt.Errorf("%s", strings.Join(texts, "\n")))
 			}
-			return reportTrace(cmd.OutOrStdout(), tr)
+			return reportTrace(cmd.OutOrStdout(), tr.About())
 		},
 	}
 	in.register(cmd)

@@ -47,11 +47,11 @@ A scenario can also generate its sessions itself (workload.generate).`,
 			if err != nil {
 				return usage(cmd, err.Error())
 			}
-			tr, err := interruptible(cmd.Context(), func() (*traces.Trace, error) { return traces.Generate(preset.Name, seed, params) })
+			src, err := interruptible(cmd.Context(), func() (traces.Source, error) { return traces.GenerateSource(preset.Name, seed, params) })
 			if err != nil {
 				return badInput(err)
 			}
-			return writeTrace(cmd, file, tr)
+			return writeTrace(cmd, file, src)
 		},
 	}
 	out.register(cmd)
