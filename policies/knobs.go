@@ -49,6 +49,7 @@ type Declaration struct {
 	NeedsWith func(Params) Signals
 	// Missing says what the policy does when a signal it uses is missing.
 	Missing string
+	Omits   string // what of its source is not here, and why; empty for nothing
 	Knobs   []Knob
 
 	NewGate      func(Env, Params) Gate // one of the three is set

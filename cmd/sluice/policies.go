@@ -80,6 +80,9 @@ func onePolicy(cmd *cobra.Command, out *outputFlags, name string) error {
 	}
 	w := cmd.OutOrStdout()
 	_, err := fmt.Fprintf(w, "%s (%s)\n%s\nsource: %s\nwhen a signal is missing: %s\n", d.Name, kind, d.Doc, d.Source, d.Missing)
+	if err == nil && d.Omits != "" {
+		_, err = fmt.Fprintf(w, "not as in the source: %s\n", d.Omits)
+	}
 	if err != nil || len(d.Knobs) == 0 {
 		return err
 	}

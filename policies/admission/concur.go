@@ -26,6 +26,7 @@ func Concur() policies.Declaration {
 		Needs:  policies.NeedsSamples,
 		Missing: "A replica that never reported its usage is left out; while none has, the window stays. " +
 			"Without prefix counters, or without a prompt in the tick, the hit rate is unknown and the window does not shrink.",
+		Omits: "the tick, the first and the largest window, and who is paused and resumed first are ours: the paper does not say.",
 		Knobs: []policies.Knob{
 			{Name: "low_usage", Kind: policies.FloatKnob, Default: policies.Value{Number: .2}, Min: 0, Max: 1, Unit: "fraction",
 				Doc: "usage below which the window grows"},

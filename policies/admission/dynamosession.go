@@ -11,7 +11,7 @@ import "github.com/sluice-sim/sluice/policies"
 // resume only up to pause_at - hysteresis. A new program waits while any is paused or waits, else it goes to the least used
 // replica in which it fits. A turn that has waited for the timeout goes to the replica with the most room, where the
 // tokens of acting programs count 2^(-idle/tau). A program that has acted for the retention is forgotten. Beyond
-// max_programs a new program goes by unseen (ours: the source bounds its table). The shared-prefix budget, off by default, is not built.
+// max_programs a new program goes by unseen (ours: the source bounds its table).
 
 // DynamoSessionAware declares Dynamo's session-aware admission.
 func DynamoSessionAware() policies.Declaration {
@@ -21,6 +21,7 @@ func DynamoSessionAware() policies.Declaration {
 			"It also chooses the replica; the router is not asked.",
 		Source:  "ai-dynamo/dynamo, lib/kv-router, queue_admission/session_aware; spec: policies C4",
 		Missing: "A replica of unknown KV capacity has room for everything.",
+		Omits:   "the shared-prefix budget, off by default, is not built.",
 		Knobs: []policies.Knob{
 			{Name: "pause_at", Kind: policies.FloatKnob, Default: policies.Value{Number: .95}, Min: 0, Max: 10, Unit: "fraction",
 				Doc: "share of the KV above which programs are paused"},

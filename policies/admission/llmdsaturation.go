@@ -54,10 +54,10 @@ func LLMDSaturation() policies.Declaration {
 		NeedsWith: saturationSignals,
 		Missing: "Detector utilization counts a replica without a fresh sample of both figures as saturated, as the original does, so without samples every turn waits for its time limit; " +
 			"the probabilistic admitter counts it so too. Detector concurrency reads no samples; its tokens, without KV events, are those that the thread's last turn did not leave where it went. " +
-			"Class c stands for llm-d's priority -c. The size of a request is not known: it is estimated as bytes_per_token for each token of its prompt. " +
-			"These have no counterpart here. Eviction of running turns for those of a more important class (off by default in llm-d): a gate has no command that ends a lease. " +
-			"Ordering by time limits (EDF): turns carry no limit of their own, so it would be fcfs. The latency-slo admitter: it asks llm-d's trained latency predictor. " +
-			"Saturation of prefill and decode pools apart: there is one pool.",
+			"The size of a request is not known: it is estimated as bytes_per_token for each token of its prompt.",
+		Omits: "class c stands for priority -c. Running turns are not evicted for those of a more important class (off by default in llm-d): a gate has no command that ends a lease. " +
+			"There is no ordering by time limits (EDF): turns carry no limit of their own, so it would be fcfs; of the fairness policies, round-robin and token counters (VTC) are left out. " +
+			"The latency-slo admitter is not built: it asks llm-d's trained latency predictor, and without one admits all. There is one pool, so saturation is not told apart for prefill and decode.",
 		Knobs:   saturationKnobs(),
 		NewGate: newSaturation,
 	}

@@ -41,6 +41,8 @@ func Session() policies.Declaration {
 		Source:  "LegoX/Lego-RL, src/verl_patch/agent_loop/vllm_chat_completion_proxy.py; spec: policies 2",
 		Needs:   policies.NeedsProbes,
 		Missing: "A probe without a value admits the turn, without a window.",
+		Omits: "the source's gates are one for each worker process: set cluster.routers for so many gates side by side. Its engine half is not published; the probes here answer the share of blocks that running requests refer to, " +
+			"and how much of the prompt is resident. Who tells the main agent from subagents is the driver: a thread is what the source keys by system prompts.",
 		Knobs: []policies.Knob{
 			{Name: "preset", Kind: policies.EnumKnob, Default: policies.Value{Text: documented}, Enum: []string{documented, asShipped},
 				Doc: "which of the two behaviours"},

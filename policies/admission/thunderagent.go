@@ -32,6 +32,7 @@ func ThunderAgent() policies.Declaration {
 			"It also chooses the replica; the router is not asked.",
 		Source:  "arXiv 2602.13692; ThunderAgent-org/ThunderAgent, scheduler/router.py, backend/state.py; spec: policies C3",
 		Missing: "A replica of unknown KV capacity has room for everything.",
+		Omits:   "tokens are those of the prompt and the output, not estimated from characters; programs share nothing, since the original never refreshes its figure for shared tokens.",
 		Knobs: []policies.Knob{
 			tickKnob(),
 			bufferKnob(),

@@ -62,7 +62,8 @@ ledger of leases, scraped samples, KV events and answers to probes. The same cod
 gateway. A **retention** policy may keep the content of a finished turn against eviction. A scenario chooses them under
 ` + "`policy.gate`, `policy.router` and `policy.retention`" + `, by name and knobs.
 
-A signal that was never reported is unknown, which is not zero; each policy says what it does then.
+A signal that was never reported is unknown, which is not zero; each policy says what it does then, and what of its source it
+leaves out.
 
 ## Gates
 `)
@@ -94,6 +95,9 @@ can, so that it can say what pinning would be worth.
 
 func section(b *strings.Builder, d policies.Declaration) {
 	fmt.Fprintf(b, "\n### %s\n\n%s\n\nSource: %s. Signals: %s. %s\n", d.Name, d.Doc, d.Source, signals(d.Needs), d.Missing)
+	if d.Omits != "" {
+		fmt.Fprintf(b, "\nNot as in the source: %s\n", d.Omits)
+	}
 	if len(d.Knobs) == 0 {
 		return
 	}

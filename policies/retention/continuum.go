@@ -19,6 +19,7 @@ func Continuum() policies.Declaration {
 		Doc:     "Pins the content of a finished turn for tau, the tool time t that maximises P(tool done by t) x (queue delay x eta + reload time) - t.",
 		Source:  "arXiv 2511.02230; spec: policies C2",
 		Missing: "Without a known prefill rate reloading counts as free. The engine must be able to pin; stock vLLM cannot.",
+		Omits:   "tools are not told apart, since traces do not name them; a session's last turn, which the paper never pins, is not known beforehand; and pinned sessions do not jump the engine's queue.",
 		Knobs: []policies.Knob{
 			{Name: "samples", Kind: policies.IntKnob, Default: policies.Value{Number: 100}, Min: 0, Max: 1000, Unit: "gaps",
 				Doc: "up to this many observed tool gaps the law of gaps is taken as exponential with mean 1 s"},

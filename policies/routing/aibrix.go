@@ -19,6 +19,7 @@ func AIBrixPrefixCache() policies.Declaration {
 			"only those with the fewest are asked while the loads are too far apart.",
 		Source:  "vllm-project/aibrix, pkg/plugins/gateway/algorithms; spec: policies 3.6",
 		Missing: "It reads no signal.",
+		Omits:   "blocks are of tokens, not of 4 characters; the one table for all replicas is an equal part for each.",
 		Knobs: []policies.Knob{
 			{Name: "imbalance", Kind: policies.IntKnob, Default: policies.Value{Number: 8}, Min: 0, Max: 1e6, Unit: "turns", Doc: "loads are too far apart if the most turns in flight exceed the fewest by more"},
 			{Name: "deviations", Kind: policies.FloatKnob, Default: policies.Value{Number: 1}, Min: 0, Max: 1000, Doc: "bound on turns in flight: the mean and so many standard deviations"},

@@ -20,6 +20,7 @@ func Dynamo() policies.Declaration {
 		Needs:     policies.NeedsKVEvents | policies.NeedsProgress,
 		NeedsWith: withoutEvents(policies.NeedsKVEvents|policies.NeedsProgress, dynamoEvents),
 		Missing:   dynamoMissing,
+		Omits:     dynamoOmits,
 		Knobs:     dynamoKnobs(),
 		NewRouter: func(e policies.Env, p policies.Params) policies.Router {
 			return &dynamo{newDynamoCost(e, p)}
@@ -27,8 +28,9 @@ func Dynamo() policies.Declaration {
 	}
 }
 
-const dynamoMissing = "A replica without KV events is taken to hold what was sent there within ttl_s. Without progress a decode counts as having produced one token. " +
-	"Not built: the credit for blocks in host memory, on disk or in a shared store, of which no fact tells, and the queue before workers that are overloaded."
+const dynamoMissing = "A replica without KV events is taken to hold what was sent there within ttl_s. Without progress a decode counts as having produced one token."
+
+const dynamoOmits = "there is no credit for blocks in host memory, on disk or in a shared store, of which no fact tells, and no queue before workers that are overloaded, which would be a gate."
 
 func dynamoKnobs() []policies.Knob {
 	return []policies.Knob{

@@ -25,9 +25,10 @@ func LLMD() policies.Declaration {
 		Needs:     policies.NeedsSamples | policies.NeedsKVEvents,
 		NeedsWith: withoutEvents(policies.NeedsSamples|policies.NeedsKVEvents, llmdEvents),
 		Missing: "A replica without a sample counts its turns in flight as waiting and as running, and the mean usage of the others as its own; the utilization filter drops it. " +
-			"With prefix events, a replica that sends none is taken to hold what was sent there. " +
-			"These have no counterpart here. The latency scorer and the filter by SLO headroom, and so the predicted-latency profile: they ask llm-d's trained latency predictor. " +
-			"The burst-prefix producer: it keeps turns for 100 ms to place them together, and a router must place a turn at once; a second turn of a burst finds what the first left in the approximate index or, with speculative_indexing, beside KV events.",
+			"With prefix events, a replica that sends none is taken to hold what was sent there.",
+		Omits: "the latency scorer, the filter by SLO headroom and so the predicted-latency profile are not built: they ask llm-d's trained latency predictor. " +
+			"Nor is the burst-prefix producer, which keeps turns for 100 ms to place them together: a router must place a turn at once. " +
+			"A second turn of a burst finds what the first left in the approximate index or, with speculative_indexing, beside KV events. autotune is on in llm-d where engines tell their block size.",
 		Knobs:     llmdKnobs(),
 		NewRouter: newLLMD,
 	}

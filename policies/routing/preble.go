@@ -15,9 +15,9 @@ func Preble() policies.Declaration {
 		Name: "preble",
 		Doc: "Exploits: if more of the prompt was sent to a replica than was not, it goes there. Otherwise it explores: the smallest sum of work in the window, of what would be evicted and of this prompt's prefill. " +
 			"When the most loaded has too much more than the least, what is meant for it goes to the least.",
-		Source: "arXiv 2407.00023, WukLab/preble; spec: policies 3.12",
-		Missing: "It reads no signal. Without a prefill rate a token takes 0.1 ms; without a KV capacity a replica holds 198,516 tokens; until a turn has finished a turn has 45 output tokens. " +
-			"Simpler than the original: prefill costs the same for each token, an eviction is priced by the share of prompt tokens found in the window, prefixes are not replicated, and work that has been placed does not move.",
+		Source:  "arXiv 2407.00023, WukLab/preble; spec: policies 3.12",
+		Missing: "It reads no signal. Without a prefill rate a token takes 0.1 ms; without a KV capacity a replica holds 198,516 tokens; until a turn has finished a turn has 45 output tokens.",
+		Omits:   "prefill costs the same for each token, an eviction is priced by the share of prompt tokens found in the window, prefixes are not replicated, and work that has been placed does not move.",
 		Knobs: []policies.Knob{
 			{Name: "window_s", Kind: policies.FloatKnob, Default: policies.Value{Number: 180}, Min: .001, Max: 1e6, Unit: "s", Doc: "how long work counts after it was sent"},
 			{Name: "imbalance", Kind: policies.FloatKnob, Default: policies.Value{Number: 1.5}, Min: 1, Max: 1e9, Doc: "multiple of the least work in the window beyond which the most is too much; a huge one never is"},

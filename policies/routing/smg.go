@@ -17,6 +17,7 @@ func SMGCacheAware() policies.Declaration {
 		NeedsWith: smgSignals,
 		Missing: "Without KV events, or with index tree, it goes by what it sent where. With index events a replica that sends none is taken to hold what was sent there. " +
 			"A replica whose KV usage is unknown neither makes usages too far apart nor too high.",
+		Omits: "the tree is of tokens, and is cut when it grows too large instead of every two minutes.",
 		Knobs: []policies.Knob{
 			{Name: "cache_threshold", Kind: policies.FloatKnob, Default: policies.Value{Number: .3}, Min: 0, Max: 1, Unit: "fraction", Doc: "part of the prompt that must be exceeded for a match to count; not with events"},
 			{Name: "balance_abs_threshold", Kind: policies.IntKnob, Default: policies.Value{Number: 64}, Min: 0, Max: 1e6, Unit: "turns", Doc: "loads are too far apart if largest - smallest exceeds this"},

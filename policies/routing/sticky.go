@@ -14,6 +14,7 @@ func Sticky() policies.Declaration {
 		Doc:     "Sends a thread where its last turn went, whatever the load there; a new, forgotten or homeless thread goes to the fewest turns in flight.",
 		Source:  "verl-project/verl, verl/workers/rollout/llm_server.py; spec: policies 2.12",
 		Missing: "It reads no signal.",
+		Omits:   "weights never change, so the map is never cleared for that; nor is there the mode that places every session by its hash.",
 		Knobs: []policies.Knob{{
 			Name: "capacity_threads", Kind: policies.IntKnob, Default: policies.Value{Number: 10000}, Min: 1, Max: 1e8,
 			Unit: "threads", Doc: "threads remembered; the least recently routed is forgotten first",

@@ -15,6 +15,7 @@ func StickyBounded() policies.Declaration {
 		Needs:     policies.NeedsKVEvents | policies.NeedsProgress,
 		NeedsWith: withoutEvents(policies.NeedsKVEvents|policies.NeedsProgress, dynamoEvents),
 		Missing:   dynamoMissing,
+		Omits:     dynamoOmits,
 		Knobs: append([]policies.Knob{
 			{Name: "bound", Kind: policies.FloatKnob, Default: policies.Value{Number: 1.25}, Min: 0, Max: 1e9,
 				Doc: "multiple of the mean turns in flight above which a thread leaves; a huge one never lets it"},
