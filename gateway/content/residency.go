@@ -92,7 +92,7 @@ func (t *Table) stored(r policies.ReplicaID, e *kvevents.Event, facts []policies
 	t.chain = t.hasher.extend(t.chain[:0], prev, e.Tokens)
 	t.spots = t.spots[:0]
 	t.locate(s, at*per, t.chain, func(s prefix.StreamID, lo, hi int32) {
-		for j := (lo + per - 1) / per; j < hi/per; j++ { // the owner of a block's last part owns the block
+		for j := lo / per; j < hi/per; j++ { // the owner of a block's last part owns the block
 			t.spots = append(t.spots, spot{s, j, e.BlockTokens, 1})
 		}
 	})

@@ -49,7 +49,7 @@ type Table struct {
 	streams []stream
 	heads   map[uint64]prefix.StreamID // by the hash of a stream's first own block
 	blocks  int64
-	idle    int64 // of these, in the streams of the idle list
+	idle    int64 // of these, in streams that nobody refers to
 	oldest  prefix.StreamID
 	newest  prefix.StreamID
 	engines []engine
@@ -78,10 +78,13 @@ type stream struct {
 	resident   int64 // copies of its blocks on all replicas
 	child      prefix.StreamID
 	prev, next prefix.StreamID // siblings
-	older      prefix.StreamID // of the idle list
+	older      prefix.StreamID // of the list
 	newer      prefix.StreamID
-	idle       bool
-	sealed     bool // what came after its last block was forgotten, so nothing can be appended
+	own        bool  // somebody refers to it
+	kids       int32 // streams that fork from it and are live
+	idle       bool  // its blocks are counted as idle
+	listed     bool  // on the list of those that can be forgotten
+	sealed     bool  // what came after its last block was forgotten, so nothing can be appended
 }
 
 func (s *stream) end() int32 { return s.first + int32(len(s.hashes)) }
@@ -126,8 +129,8 @@ func (t *Table) Drop(s prefix.StreamID) {
 	}
 	t.stats.Held--
 	t.settle(s)
-	if t.streams[s].idle && len(t.streams[s].hashes) == 0 {
-		t.forget(s) // nobody can find it again
+	if st := &t.streams[s]; st.refs == 0 && len(st.hashes) == 0 {
+		t.release(s) // nobody can find it again
 	}
 	t.reclaim()
 }
@@ -199,14 +202,7 @@ func (t *Table) match(s prefix.StreamID, i int32, blocks []uint64) int32 {
 func (t *Table) append(s prefix.StreamID, blocks []uint64) {
 	st := &t.streams[s]
 	st.hashes = append(st.hashes, blocks...)
-	t.count(s, int64(len(blocks)))
-}
-
-func (t *Table) count(s prefix.StreamID, blocks int64) {
-	t.blocks += blocks
-	if t.streams[s].idle {
-		t.idle += blocks
-	}
+	t.count(s, len(blocks))
 }
 
 // add makes a stream that forks from s before block i, or a root if s is None, and begins with blocks.
