@@ -64,6 +64,32 @@ type chunk struct {
 	counts [numCounts][]int32
 }
 
+func (ch *chunk) add(t *Turn, arrival, wait int64, flags, class, reason, buckets int32) {
+	ch.rows++
+	ps := &ch.times
+	ps[timeArrival] = append(ps[timeArrival], arrival)
+	ps[timeSent] = append(ps[timeSent], t.SentPS)
+	ps[timeScheduled] = append(ps[timeScheduled], t.ScheduledPS)
+	ps[timeFirst] = append(ps[timeFirst], t.FirstTokenPS)
+	ps[timeDone] = append(ps[timeDone], t.DonePS)
+	ps[timeWait] = append(ps[timeWait], wait)
+	ps[timeToolGap] = append(ps[timeToolGap], t.ToolGapPS)
+	n := &ch.counts
+	n[countFlags] = append(n[countFlags], flags)
+	n[countSession] = append(n[countSession], t.Session)
+	n[countClass] = append(n[countClass], class)
+	n[countReason] = append(n[countReason], reason)
+	n[countBuckets] = append(n[countBuckets], buckets)
+	n[countPrompt] = append(n[countPrompt], t.PromptTokens)
+	n[countOutput] = append(n[countOutput], t.OutputTokens)
+	n[countComputed] = append(n[countComputed], t.ComputedTokens)
+	n[countWasted] = append(n[countWasted], t.WastedTokens)
+	n[countCeiling] = append(n[countCeiling], t.CeilingTokens)
+	n[countHitGPU] = append(n[countHitGPU], t.HitGPU)
+	n[countHitCPU] = append(n[countHitCPU], t.HitCPU)
+	n[countHitGlobal] = append(n[countHitGlobal], t.HitGlobal)
+}
+
 // attempts keeps the attempts of a run. Beyond a number of chunks they go to a file, if there is one, from which they are
 // read chunk by chunk, so that memory is bounded.
 type attempts struct {

@@ -18,13 +18,13 @@ func bucket(edges []int64, v int64) int {
 
 // bucketsOf adds a finished attempt to its buckets, if it is the last one, and returns them: by context in the high half,
 // by turn in the low half.
-func (c *Collector) bucketsOf(a *attempt) int32 {
-	turn, context := bucket(turnEdges[:], int64(a.turn.number)), bucket(contextEdges[:], int64(a.prompt))
-	if a.final {
+func (c *Collector) bucketsOf(t *Turn) int32 {
+	turn, context := bucket(turnEdges[:], int64(t.Number)), bucket(contextEdges[:], int64(t.PromptTokens))
+	if t.Final {
 		for _, b := range []*bucketSums{&c.sums.byTurn[turn], &c.sums.byContext[context]} {
-			b.hit += a.hits()
-			b.ceiling += int64(a.ceiling)
-			b.prompt += int64(a.prompt)
+			b.hit += t.hits()
+			b.ceiling += int64(t.CeilingTokens)
+			b.prompt += int64(t.PromptTokens)
 		}
 	}
 	return int32(context)<<16 | int32(turn)

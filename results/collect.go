@@ -6,22 +6,9 @@ import (
 	"slices"
 )
 
-// attempt is what the metrics need of a Turn.
-type attempt struct {
-	turn                                      turnKey
-	number                                    int32 // 1 for the first attempt
-	prompt, output, computed, ceiling, wasted int32
-	hitGPU, hitCPU, hitGlobal, holds          int32
-	class, reason                             int32 // indexes into Collector.classes and reasons
-	arrival, sent, scheduled, first, done     int64 // arrival of a last attempt is that of the turn's first attempt
-	wait, toolGap, idleTTFT, idleTPOT         int64
-	outcome                                   Outcome
-	final                                     bool
-}
-
-func (a *attempt) finished() bool     { return a.outcome == Finished }
-func (a *attempt) hits() int64        { return int64(a.hitGPU) + int64(a.hitCPU) + int64(a.hitGlobal) }
-func (a *attempt) wasScheduled() bool { return a.scheduled != Missing }
+func (t *Turn) finished() bool     { return t.Outcome == Finished }
+func (t *Turn) hits() int64        { return int64(t.HitGPU) + int64(t.HitCPU) + int64(t.HitGlobal) }
+func (t *Turn) wasScheduled() bool { return t.ScheduledPS != Missing }
 
 // maxSessions bounds the session number that a row may carry, since some metrics take memory by it.
 const maxSessions = 1 << 28
@@ -77,15 +64,7 @@ func (c *Collector) Turn(t *Turn) error {
 	if t.Session < 0 || t.Session >= maxSessions {
 		return fmt.Errorf("attempt of session %d: expected 0 to %d", t.Session, maxSessions-1)
 	}
-	c.sums.usageProbes += int64(t.UsageProbes)
-	c.sums.prefixProbes += int64(t.PrefixProbes)
-	a := attempt{turn: turnKey{t.Session, t.Thread, t.Number}, number: t.Attempt, prompt: t.PromptTokens, output: t.OutputTokens,
-		computed: t.ComputedTokens, ceiling: t.CeilingTokens, wasted: t.WastedTokens, hitGPU: t.HitGPU, hitCPU: t.HitCPU,
-		hitGlobal: t.HitGlobal, holds: t.GateHolds, class: c.class(t.Class), reason: c.reason(t.AdmitReason),
-		arrival: t.ArrivalPS, sent: t.SentPS, scheduled: t.ScheduledPS, first: t.FirstTokenPS, done: t.DonePS,
-		wait: t.GateWaitPS(), toolGap: t.ToolGapPS, idleTTFT: t.IdleTTFTPS, idleTPOT: t.IdleTPOTPS, outcome: t.Outcome,
-		final: t.Final}
-	return c.join(&a)
+	return c.join(t)
 }
 
 // reason is the index of an admission reason.
@@ -113,74 +92,53 @@ func (c *Collector) class(class int32) int32 {
 	return int32(i)
 }
 
-// add sums an attempt up and keeps it.
-func (c *Collector) add(a *attempt) error {
+// add sums an attempt up and keeps it. Arrival is that of the turn's first attempt for a last one.
+func (c *Collector) add(t *Turn, arrival int64) error {
 	s := &c.sums
 	s.attempts++
-	s.holds += int64(a.holds)
-	s.computed += int64(a.computed)
-	s.output += int64(a.output)
-	if a.arrival != Missing && (s.start == Missing || a.arrival < s.start) {
-		s.start = a.arrival
+	s.holds += int64(t.GateHolds)
+	s.usageProbes += int64(t.UsageProbes)
+	s.prefixProbes += int64(t.PrefixProbes)
+	s.computed += int64(t.ComputedTokens)
+	s.output += int64(t.OutputTokens)
+	if arrival != Missing && (s.start == Missing || arrival < s.start) {
+		s.start = arrival
 	}
-	reason := &c.reasons[a.reason]
-	if a.wait != Missing {
-		s.wait += a.wait
-		s.longest = max(s.longest, a.wait)
-		reason.waits++
+	reason, wait := c.reason(t.AdmitReason), t.GateWaitPS()
+	if wait != Missing {
+		s.wait += wait
+		s.longest = max(s.longest, wait)
+		c.reasons[reason].waits++
 	}
-	c.most = max(c.most, a.turn.session)
-	flags := int32(0)
-	if a.holds > 0 {
+	c.most = max(c.most, t.Session)
+	flags, buckets := int32(0), int32(0)
+	if t.GateHolds > 0 {
 		flags |= flagHeld
 		s.held++
-		reason.held++
+		c.reasons[reason].held++
 	}
-	if a.outcome == Rejected {
+	if t.wasScheduled() {
+		flags |= flagScheduled
+		s.prompt += int64(t.PromptTokens)
+	}
+	switch t.Outcome {
+	case Finished:
+		flags |= flagFinished
+		s.end = max(s.end, t.DonePS)
+		buckets = c.bucketsOf(t)
+	case Rejected:
 		flags |= flagRejected
 		s.rejected++
 	}
-	if a.wasScheduled() {
-		flags |= flagScheduled
-		s.prompt += int64(a.prompt)
-	}
-	buckets := int32(0)
-	if a.finished() {
-		flags |= flagFinished
-		s.end = max(s.end, a.done)
-		buckets = c.bucketsOf(a)
-	}
-	if a.final {
-		flags |= flagFinal | c.againstSLO(a)
-		s.outcomes[a.outcome]++
+	if t.Final {
+		flags |= flagFinal | c.againstSLO(t, arrival)
+		s.outcomes[t.Outcome]++
 	}
 	ch, err := c.attempts.last()
 	if err != nil {
 		return err
 	}
-	ch.rows++
-	t := &ch.times
-	t[timeArrival] = append(t[timeArrival], a.arrival)
-	t[timeSent] = append(t[timeSent], a.sent)
-	t[timeScheduled] = append(t[timeScheduled], a.scheduled)
-	t[timeFirst] = append(t[timeFirst], a.first)
-	t[timeDone] = append(t[timeDone], a.done)
-	t[timeWait] = append(t[timeWait], a.wait)
-	t[timeToolGap] = append(t[timeToolGap], a.toolGap)
-	n := &ch.counts
-	n[countFlags] = append(n[countFlags], flags)
-	n[countSession] = append(n[countSession], a.turn.session)
-	n[countClass] = append(n[countClass], a.class)
-	n[countReason] = append(n[countReason], a.reason)
-	n[countBuckets] = append(n[countBuckets], buckets)
-	n[countPrompt] = append(n[countPrompt], a.prompt)
-	n[countOutput] = append(n[countOutput], a.output)
-	n[countComputed] = append(n[countComputed], a.computed)
-	n[countWasted] = append(n[countWasted], a.wasted)
-	n[countCeiling] = append(n[countCeiling], a.ceiling)
-	n[countHitGPU] = append(n[countHitGPU], a.hitGPU)
-	n[countHitCPU] = append(n[countHitCPU], a.hitCPU)
-	n[countHitGlobal] = append(n[countHitGlobal], a.hitGlobal)
+	ch.add(t, arrival, wait, flags, c.class(t.Class), reason, buckets)
 	return nil
 }
 
@@ -316,11 +274,11 @@ func (g *Gate) orderReasons() {
 }
 
 // tpot is the turn's TPOT in seconds; absent for fewer than two output tokens.
-func (a *attempt) tpot() (float64, bool) {
-	if a.output < 2 || a.first == Missing || a.done == Missing {
+func (t *Turn) tpot() (float64, bool) {
+	if t.OutputTokens < 2 || t.FirstTokenPS == Missing || t.DonePS == Missing {
 		return 0, false
 	}
-	return perToken(a.done-a.first, a.output), true
+	return perToken(t.DonePS-t.FirstTokenPS, t.OutputTokens), true
 }
 
 // perToken is the time in seconds of each output token after the first.

@@ -44,8 +44,9 @@ func (h *Histogram) dist() Dist {
 	if h == nil || h.Count() == 0 {
 		return Dist{}
 	}
-	d := Dist{N: h.Count(), Mean: some(h.MeanPS() / 1e12), Max: some(Seconds(h.MaxPS()))}
-	d.setPercentiles(func(p int) float64 { return Seconds(h.QuantilePS(float64(p) / 100)) })
+	hdr := h.hdr()
+	d := Dist{N: h.Count(), Mean: some(hdr.Mean() * histogramUnitPS / 1e12), Max: some(Seconds(hdr.Max() * histogramUnitPS))}
+	d.setPercentiles(func(p int) float64 { return Seconds(hdr.ValueAtQuantile(float64(p)/100*100) * histogramUnitPS) })
 	return d
 }
 

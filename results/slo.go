@@ -1,20 +1,20 @@
 package results
 
-// met reports whether a last attempt finished within every bound.
-func (b *SLO) met(a *attempt) bool {
-	if !a.finished() || a.first == Missing || a.arrival == Missing {
+// met reports whether a last attempt finished within every bound; arrival is that of the turn's first attempt.
+func (b *SLO) met(t *Turn, arrival int64) bool {
+	if !t.finished() || t.FirstTokenPS == Missing || arrival == Missing {
 		return false
 	}
-	tpot, ok := a.tpot()
-	return b.within(Seconds(a.first-a.arrival), a.prompt, tpot, ok)
+	tpot, ok := t.tpot()
+	return b.within(Seconds(t.FirstTokenPS-arrival), t.PromptTokens, tpot, ok)
 }
 
 // feasible reports whether the turn would meet every bound alone on an idle replica; known is false without idle times.
-func (b *SLO) feasible(a *attempt) (feasible, known bool) {
-	if a.idleTTFT == Missing {
+func (b *SLO) feasible(t *Turn) (feasible, known bool) {
+	if t.IdleTTFTPS == Missing {
 		return false, false
 	}
-	return b.within(Seconds(a.idleTTFT), a.prompt, Seconds(a.idleTPOT), a.idleTPOT != Missing), true
+	return b.within(Seconds(t.IdleTTFTPS), t.PromptTokens, Seconds(t.IdleTPOTPS), t.IdleTPOTPS != Missing), true
 }
 
 func (b *SLO) within(ttft float64, prompt int32, tpot float64, hasTPOT bool) bool {
@@ -27,21 +27,21 @@ func (b *SLO) within(ttft float64, prompt int32, tpot float64, hasTPOT bool) boo
 }
 
 // againstSLO are the flags of a last attempt that the SLO gives.
-func (c *Collector) againstSLO(a *attempt) int32 {
+func (c *Collector) againstSLO(t *Turn, arrival int64) int32 {
 	bounds := c.info.SLO
 	if bounds == nil {
 		return 0
 	}
 	flags := int32(0)
-	if bounds.met(a) {
+	if bounds.met(t, arrival) {
 		flags |= flagMet
 	} else {
-		for int(a.turn.session) >= len(c.missed) {
+		for int(t.Session) >= len(c.missed) {
 			c.missed = append(c.missed, false)
 		}
-		c.missed[a.turn.session] = true
+		c.missed[t.Session] = true
 	}
-	if feasible, known := bounds.feasible(a); known {
+	if feasible, known := bounds.feasible(t); known {
 		flags |= flagIdleKnown
 		if !feasible {
 			flags |= flagInfeasible
