@@ -49,7 +49,7 @@ func detectorKnobs() []policies.Knob {
 func orderKnobs() []policies.Knob {
 	return []policies.Knob{
 		{Name: "ceilings", Kind: policies.EnumKnob, Default: policies.Value{Text: ceilingStatic}, Enum: []string{ceilingStatic, ceilingHoldback, ceilingReflective},
-			Doc: "from which saturation no turn of a class goes: the same for each, evenly lower for each further class, or lower with the saturation itself"},
+			Doc: "from which saturation no turn of a class goes: the same for each, evenly lower for each further class, or lower with the saturation itself; class 0 always counts as one of them"},
 		{Name: "ceiling", Kind: policies.FloatKnob, Default: policies.Value{Number: 1}, Min: 0, Max: 1e6, Unit: "fraction",
 			Doc: "static: the ceiling, inclusive; priority-holdback: that of the first class"},
 		{Name: "min_ceiling", Kind: policies.FloatKnob, Default: policies.Value{Number: .5}, Min: 0, Max: 1e6, Unit: "fraction",
