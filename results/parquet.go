@@ -24,8 +24,8 @@ const (
 // smallFile is the number of rows from which on room for a whole page is made.
 const smallFile = 256
 
-// compressor only takes out what repeats: the other bytes of times are noise. It is shared, because it is expensive to make. Each page is compressed on its own, so the bytes do not depend on
-// how many goroutines use it.
+// compressor only takes out what repeats: the other bytes of times are noise. It is shared, because it is expensive to make.
+// Each page is compressed on its own, so the bytes do not depend on how many goroutines use it.
 var compressor = sync.OnceValue(func() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false),
 		zstd.WithNoEntropyCompression(true))
@@ -179,9 +179,6 @@ func (p *parquetFile) endGroup() error {
 		return nil
 	}
 	g := format.RowGroup{NumRows: int64(p.group), FileOffset: p.offset, Ordinal: int16(len(p.meta.RowGroups))}
-	if len(p.meta.RowGroups) > math.MaxInt16 {
-		return errors.New("more row groups than a Parquet file can have")
-	}
 	for i := range p.columns {
 		c := &p.columns[i]
 		chunk, err := c.endChunk(p, int64(p.group))

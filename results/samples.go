@@ -16,6 +16,8 @@ func (r *Run) Latencies() (*Latencies, error) {
 		return l, nil
 	}
 	c := NewCollector(Info{})
+	c.attempts.open = func() (Scratch, error) { return OS{}.Scratch("") }
+	defer c.attempts.close()
 	if err := r.Turns(c.Turn); err != nil {
 		return nil, err
 	}

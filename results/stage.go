@@ -66,7 +66,8 @@ func (OS) Create(path string) (File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 }
 
-// Scratch makes a file and takes its name away; where that does not work with an open file, Close does it.
+// Scratch makes a file and takes its name away; where that does not work with an open file, Close does it. An empty dir is
+// the system's folder for temporary files.
 func (OS) Scratch(dir string) (Scratch, error) {
 	f, err := os.CreateTemp(dir, ".scratch-")
 	if err != nil {

@@ -223,7 +223,7 @@ func (x *story) end(a *results.Turn) {
 	}
 	if a.DonePS != results.Missing {
 		x.say("It ended at %s, %s after it arrived, with %s of output: %s.", seconds(a.DonePS), seconds(a.DonePS-a.ArrivalPS), tokens(a.OutputTokens), a.Outcome)
-	} else {
+	} else if a.Outcome != results.Rejected { // that was said
 		x.say("When it ended is not in the results: %s.", a.Outcome)
 	}
 }
