@@ -301,11 +301,12 @@ type Scorer interface {
 type Signals uint8
 
 const (
-	NeedsSamples  Signals = 1 << iota // MetricsSampled
-	NeedsKVEvents                     // BlocksStored, BlocksEvicted, BlocksCleared
-	NeedsProgress                     // TokensProgressed
-	NeedsProbes                       // answers to ProbeUsage and ProbePrefix
-	NeedsOracle                       // View.Oracle
+	NeedsSamples     Signals = 1 << iota // MetricsSampled
+	NeedsKVEvents                        // BlocksStored, BlocksEvicted, BlocksCleared
+	NeedsProgress                        // TokensProgressed
+	NeedsProbes                          // answers to ProbeUsage and ProbePrefix
+	NeedsOracle                          // View.Oracle
+	NeedsEverySample                     // with NeedsSamples: each MetricsSampled when it comes, not only the last before a Step
 )
 
 // Oracle is exact knowledge that only a simulator has. It serves the router named oracle, a yardstick.
