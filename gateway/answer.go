@@ -138,7 +138,9 @@ func (a *answer) end(err error) {
 			return
 		}
 		a.f.end(a.outcome())
+		return
 	}
+	a.f.brokeOff()
 }
 
 // errCutOff is a stream that ended in the middle. The client must not take it for the end of the answer.

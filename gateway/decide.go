@@ -102,6 +102,9 @@ func (g *Gateway) flightOf(r *http.Request, q *question) (*flight, *refusal) {
 			return nil, badRequest("invalid_session_id", "a session's name is too long")
 		}
 	}
+	if len(q.TokenIDs) == 0 && q.Prompt == "" {
+		return nil, badRequest("invalid_prompt", "expected token_ids or prompt")
+	}
 	var err error
 	if len(q.TokenIDs) > 0 {
 		f.chain, err = g.hasher.Tokens(content.Chain{}, q.Model, q.TokenIDs)

@@ -18,15 +18,15 @@ import (
 // flight is one request on its way: its attempts one after another, and what is known of its answer. It belongs to the
 // goroutine that serves the request; only the driver calls its cancel.
 type flight struct {
-	g         *Gateway
-	api       sse.API
-	parsed    *identity.Body
-	id        identity.Identity
-	requestID string // of the client, "" for none
-	chain     content.Chain
-	tokens    []int32 // of the prompt, if they are known
-	ctx       context.Context
-	cancel    context.CancelCauseFunc
+	g          *Gateway
+	api        sse.API
+	parsed     *identity.Body
+	id         identity.Identity
+	requestKey string // the client's name of the request, within its session; "" for none
+	chain      content.Chain
+	tokens     []int32 // of the prompt, if they are known
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
 
 	attempt *Attempt
 	verdict Verdict
@@ -75,6 +75,9 @@ func (f *flight) arrive(former func() *Attempt, failed func(b *Batch)) *refusal 
 		var a *Attempt
 		if a, err = f.g.place(b, x, f.chain); err == nil {
 			f.attempt = a
+			if f.requestKey != "" {
+				f.g.byID[f.requestKey] = f
+			}
 		}
 	})
 	if err != nil {
@@ -238,6 +241,20 @@ func (f *flight) end(o outcome) {
 		}
 		f.over(b)
 	})
+}
+
+// brokeOff reports that the engine's answer broke off in the middle. It is not tried again: the client has seen a part.
+func (f *flight) brokeOff() {
+	if f.ended || f.ctx.Err() != nil {
+		return
+	}
+	f.ended = true
+	f.g.driver.Do(func(b *Batch) {
+		b.Failed(f.attempt)
+		f.g.suspect(b, f.attempt.replica)
+		f.over(b)
+	})
+	f.g.checkSoon(f.attempt.replica)
 }
 
 // release ends whatever has not ended: the client left, the engine broke off, the lease was taken back.

@@ -82,11 +82,14 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, api sse.API) (*fl
 		}
 		return nil, nil, badRequest("invalid_body", err.Error())
 	}
-	f := &flight{g: g, api: api, parsed: parsed, arrived: time.Now(), requestID: requestID(r.Header)}
+	f := &flight{g: g, api: api, parsed: parsed, arrived: time.Now()}
 	if f.id, err = g.rules.Of(r.Header, parsed); err != nil {
 		return nil, nil, badRequest("invalid_session_id", err.Error())
 	}
 	g.continueResponse(f)
+	if id := requestID(r.Header); id != "" {
+		f.requestKey = f.sessionKey() + "\x00" + id
+	}
 	if f.chain, f.tokens, err = g.identify(r.Context(), api, raw, parsed); err != nil {
 		return nil, nil, badRequest("invalid_prompt", err.Error())
 	}
@@ -171,16 +174,10 @@ func askUsage(raw []byte) []byte {
 // enter brings the request to the core: as a new turn, or as the next attempt of one that the client sent before and that
 // has not ended.
 func (f *flight) enter() *refusal {
-	g := f.g
-	if f.requestID == "" {
+	g, key := f.g, f.requestKey
+	if key == "" {
 		return f.arrive(nil, nil)
 	}
-	key := f.sessionKey() + "\x00" + f.requestID
-	var former *flight
-	g.driver.Do(func(*Batch) {
-		former = g.byID[key]
-		g.byID[key] = f
-	})
 	context.AfterFunc(f.ctx, func() {
 		g.driver.Do(func(*Batch) {
 			if g.byID[key] == f {
@@ -188,11 +185,14 @@ func (f *flight) enter() *refusal {
 			}
 		})
 	})
-	if former == nil {
-		return f.arrive(nil, nil)
-	}
-	refused := f.arrive(func() *Attempt { return former.attempt }, nil)
-	if refused == nil {
+	var former *flight
+	refused := f.arrive(func() *Attempt {
+		if former = g.byID[key]; former == nil {
+			return nil
+		}
+		return former.attempt
+	}, nil)
+	if refused == nil && former != nil {
 		former.cancel(errRepeated)
 	}
 	return refused

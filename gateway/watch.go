@@ -44,13 +44,13 @@ func (g *Gateway) watchHealth(ctx context.Context, r *replica) {
 	tick := time.NewTicker(seconds(g.cfg.Health.PeriodS))
 	defer tick.Stop()
 	for {
-		g.checkHealth(ctx, r)
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		case <-r.check:
 		}
+		g.checkHealth(ctx, r)
 	}
 }
 

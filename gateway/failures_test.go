@@ -1,0 +1,552 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-sim/sluice/policies"
+)
+
+// One test for each row of the table of failures (spec: gateway 4.5), in its order.
+
+// Replica down before the first byte: release the lease, mark the replica, one re-route, the session is unpinned.
+func TestFailureReplicaDownBeforeFirstByte(t *testing.T) {
+	r := newRig(t, 2, plainPolicy, func(c *Config) { c.Health.PeriodS = 3600 })
+	first := r.sendOK(request{session: "s"})
+	home, other := r.stubs[0], r.stubs[1]
+	if first.replica != "r0" {
+		t.Fatalf("the first turn went to %s", first.replica)
+	}
+	home.CloseClientConnections()
+	home.Close()
+	if x := r.sendOK(request{session: "s", stream: true}); x.replica != "r1" || !strings.Contains(x.body, "[DONE]") {
+		t.Errorf("the next turn: %+v", x)
+	}
+	if s := r.state("r0"); s.State != "down" {
+		t.Errorf("the replica that refused is %s", s.State)
+	}
+	a := r.settled()
+	if a.Admitted != 3 || a.Failed != 1 || a.Finished != 2 {
+		t.Errorf("accounts %+v", a)
+	}
+	if x := r.sendOK(request{session: "s"}); x.replica != "r1" || other.requests.Load() != 2 || r.audit().Admitted != 4 {
+		t.Errorf("the session still belongs to the replica that is down: %+v", x)
+	}
+}
+
+// With every engine down there is one re-route and then an answer, not a search without end.
+func TestFailureAllReplicasDown(t *testing.T) {
+	r := newRig(t, 3, plainPolicy, func(c *Config) { c.Health.PeriodS, c.Limits.WaitS = 3600, 0.3 })
+	for _, s := range r.stubs {
+		s.CloseClientConnections()
+		s.Close()
+	}
+	x := r.send(request{session: "s"})
+	if x.status != 502 || x.reason != "upstream_failed" || x.header.Get("Retry-After") == "" {
+		t.Errorf("%+v", x)
+	}
+	if a := r.settled(); a.Admitted != 2 || a.Failed != 2 {
+		t.Errorf("accounts %+v", a)
+	}
+	r.send(request{session: "s"})
+	if x := r.send(request{session: "s"}); x.status != 503 || x.reason != "wait_exceeded" {
+		t.Errorf("once all are known to be down: %+v", x)
+	}
+	r.settled()
+}
+
+// Dies mid-stream: error to the client, no silent retry, lease released, cache view cleared.
+func TestFailureReplicaDiesMidStream(t *testing.T) {
+	r := newRig(t, 2, plainPolicy, func(c *Config) { c.Health.PeriodS = 3600 })
+	home := r.stubs[0]
+	home.set(func() { home.serve = oneTokenThenHang })
+	r.g.driver.Do(func(b *Batch) {
+		s := r.g.table
+		p, err := s.Place(chainOf(t, r.g, 64))
+		check(t, err)
+		b.Stored(0, p.Stream, 0, 4, 16)
+	})
+	if hit := r.knows(0); hit != 64 {
+		t.Fatalf("the cache view has %d tokens", hit)
+	}
+	answer := make(chan got, 1)
+	go func() { answer <- r.send(request{session: "s", stream: true}) }()
+	until(t, "mid-stream", func() bool { return strings.Contains(string(r.g.file.Last(5)), "first_token") })
+	home.Listener.Close()
+	home.CloseClientConnections()
+	x := <-answer
+	if x.err == nil || !strings.Contains(x.body, `"t"`) || strings.Contains(x.body, "[DONE]") {
+		t.Errorf("the client got %+v", x)
+	}
+	r.untilState("r0", "down")
+	if a := r.settled(); a.Admitted != 1 || a.Failed != 1 || r.stubs[1].requests.Load() != 0 {
+		t.Errorf("a silent retry, or a lease that lives: %+v", a)
+	}
+	if hit := r.knows(0); hit != 0 {
+		t.Errorf("the cache view still has %d tokens", hit)
+	}
+}
+
+// A stream that ends without its end, though the connection is in order.
+func TestFailureStreamIsCutOff(t *testing.T) {
+	r := newRig(t, 1, plainPolicy, nil)
+	r.stubs[0].set(func() {
+		r.stubs[0].serve = func(w http.ResponseWriter, q *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"t\"}}]}\n\n")
+		}
+	})
+	if x := r.send(request{session: "s", stream: true}); x.err == nil {
+		t.Errorf("the client takes half an answer for a whole one: %+v", x)
+	}
+	if a := r.settled(); a.Failed != 1 {
+		t.Errorf("accounts %+v", a)
+	}
+}
+
+// Restart: counters are reset, residency is void, leases end, and nobody rushes to the newcomer.
+func TestFailureReplicaRestarts(t *testing.T) {
+	r := newRig(t, 2, "policy: {gate: none, router: least-requests}\n", nil)
+	r.stubs[1].set(func() { r.stubs[1].metrics = metricsOf(0, 0, 0, 5000) })
+	until(t, "a scrape", func() bool { return r.state("r1").Sample["prefix_query_tokens"] == int64(5000) })
+	r.g.driver.Do(func(b *Batch) {
+		p, err := r.g.table.Place(chainOf(t, r.g, 64))
+		check(t, err)
+		b.Stored(1, p.Stream, 0, 4, 16)
+	})
+	r.stubs[0].set(func() { r.stubs[0].serve = hang })
+	r.stubs[1].set(func() { r.stubs[1].serve = hang })
+	answers := make(chan got, 8)
+	for i := range 8 {
+		go func() { answers <- r.send(request{session: fmt.Sprint(i)}) }()
+	}
+	until(t, "all run", func() bool { return r.audit().Live == 8 && r.stubs[0].requests.Load()+r.stubs[1].requests.Load() == 8 })
+	time.Sleep(20 * time.Millisecond)
+	if hit := r.knows(1); hit != 64 {
+		t.Fatalf("the cache view has %d tokens", hit)
+	}
+	r.stubs[1].set(func() { r.stubs[1].metrics, r.stubs[1].serve = metricsOf(0, 0, 0, 10), nil })
+	until(t, "the restart noticed", func() bool { return r.audit().Live == 4 })
+	for range 4 {
+		if x := <-answers; x.status != 504 || x.reason != "lease_expired" {
+			t.Errorf("a turn on the old process: %+v", x)
+		}
+	}
+	if a := balanced(t, r.g.driver); a.Failed != 4 || a.Abandoned != 4 {
+		t.Errorf("accounts %+v", a)
+	}
+	if hit := r.knows(1); hit != 0 {
+		t.Errorf("%d tokens of what the old process held are still known", hit)
+	}
+	r.stubs[0].set(func() { r.stubs[0].serve = nil })
+	r.stubs[0].CloseClientConnections()
+	for range 4 {
+		<-answers
+	}
+	r.settled()
+	r.untilState("r0", "up")
+	went := map[string]int{}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for i := range 40 {
+		all.Go(func() {
+			x := r.sendOK(request{session: fmt.Sprint("new", i)})
+			mu.Lock()
+			went[x.replica]++
+			mu.Unlock()
+		})
+	}
+	all.Wait()
+	if went["r1"] > 30 {
+		t.Errorf("of 40 new sessions went %v", went)
+	}
+}
+
+// Slow or wedged replica: an outlier by the age of its leases, although its health check answers.
+func TestFailureWedgedReplica(t *testing.T) {
+	r := newRig(t, 2, "policy: {gate: none, router: least-requests}\n", func(c *Config) { c.Health.WedgedS = 0.2 })
+	r.stubs[0].set(func() { r.stubs[0].serve = hang })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	answer := make(chan got, 1)
+	go func() { answer <- r.sendUntil(ctx, request{session: "s"}) }()
+	r.untilState("r0", "draining")
+	if why := r.state("r0").Why; len(why) != 1 || why[0] != "wedged" {
+		t.Errorf("why: %v", why)
+	}
+	for i := range 5 {
+		if x := r.sendOK(request{session: fmt.Sprint(i)}); x.replica != "r1" {
+			t.Errorf("a new turn went to the wedged replica: %+v", x)
+		}
+	}
+	cancel()
+	<-answer
+	r.untilState("r0", "up")
+}
+
+// Scrape stale or missing: the age is known, and what is seen then is chosen; it is never silently zero.
+func TestFailureStaleScrapes(t *testing.T) {
+	for _, stale := range []string{"hold-last", "ignore", "saturated"} {
+		t.Run(stale, func(t *testing.T) {
+			r := newRig(t, 2, "policy: {gate: none, router: lmetric}\n", func(c *Config) {
+				c.Signals.Stale, c.Signals.HoldS, c.Signals.StaleAfterS = stale, 0.3, 0.2
+			})
+			r.stubs[0].set(func() { r.stubs[0].metrics = metricsOf(3, 1, .4, 100) })
+			sample := func() (s policies.Sample) {
+				r.g.driver.Do(func(b *Batch) { s = b.View().Sample(0) })
+				return s
+			}
+			until(t, "a sample", func() bool { return sample().Running == 3 })
+			r.stubs[0].set(func() { r.stubs[0].metrics = http.NotFound })
+			start := time.Now()
+			until(t, "stale", func() bool { return sample().Running != 3 })
+			took := time.Since(start)
+			s := sample()
+			switch stale {
+			case "saturated":
+				if s.Usage != 1 || s.Waiting < 1000 || took < 150*time.Millisecond {
+					t.Errorf("after %v: %+v", took, s)
+				}
+			case "ignore":
+				if s.Has != 0 || took < 150*time.Millisecond {
+					t.Errorf("after %v: %+v", took, s)
+				}
+			default:
+				if s.Has != 0 || took < 450*time.Millisecond {
+					t.Errorf("after %v: %+v", took, s)
+				}
+			}
+			if age := r.state("r0").SampleAge; age == nil || *age < .15 {
+				t.Errorf("the sample's age is %v", age)
+			}
+			r.stubs[0].set(func() { r.stubs[0].metrics = metricsOf(5, 0, .1, 200) })
+			until(t, "fresh again", func() bool { return sample().Running == 5 })
+			r.sendOK(request{session: "s"})
+		})
+	}
+}
+
+// Probe unavailable or late: the decision path is the same but for the term.
+func TestFailureProbeUnavailable(t *testing.T) {
+	for name, probe := range map[string]http.HandlerFunc{
+		"404": nil, "hangs": hang, "500": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
+		"nonsense": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"kv_cache_usage":7}`) },
+		"out of range": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"kv_cache_usage":-1,"resident_tokens":-3}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 2, "policy: {gate: session, router: sticky}\n", func(c *Config) { c.Signals.Probe.Path, c.Signals.Probe.TimeoutS = "/probe", 0.1 })
+			for _, s := range r.stubs {
+				s.set(func() { s.probe = probe })
+			}
+			for range 3 {
+				start := time.Now()
+				if x := r.sendOK(request{session: "s"}); time.Since(start) > time.Second || x.replica != "r0" {
+					t.Errorf("after %v at %s", time.Since(start), x.replica)
+				}
+			}
+			log := string(r.g.file.Last(100))
+			if strings.Count(log, `"reason":"probe_unavailable"`) != 3 || name == "hangs" && !strings.Contains(log, `"outcome":"timeout"`) {
+				t.Errorf("decisions:\n%s", log)
+			}
+		})
+	}
+	t.Run("answers", func(t *testing.T) {
+		r := newRig(t, 1, "policy: {gate: session, router: sticky}\n", func(c *Config) { c.Signals.Probe.Path = "/probe" })
+		r.stubs[0].set(func() {
+			r.stubs[0].probe = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"kv_cache_usage":0.25}`) }
+		})
+		r.sendOK(request{session: "s"})
+		if log := string(r.g.file.Last(100)); !strings.Contains(log, `"outcome":"value","usage":0.25`) || !strings.Contains(log, `"reason":"open"`) {
+			t.Errorf("decisions:\n%s", log)
+		}
+	})
+}
+
+// Client disconnects, stream and not: the upstream is cancelled within a second and the lease released once.
+func TestFailureClientDisconnects(t *testing.T) {
+	for name, serve := range map[string]http.HandlerFunc{"before the first byte": hang, "mid-stream": oneTokenThenHang} {
+		for _, stream := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, " ", stream), func(t *testing.T) {
+				r := newRig(t, 1, plainPolicy, nil)
+				r.stubs[0].set(func() { r.stubs[0].serve = serve })
+				ctx, cancel := context.WithCancel(t.Context())
+				answer := make(chan got, 1)
+				go func() { answer <- r.sendUntil(ctx, request{session: "s", stream: stream}) }()
+				until(t, "the engine works", func() bool {
+					return r.stubs[0].requests.Load() == 1 && (name != "mid-stream" || strings.Contains(string(r.g.file.Last(5)), "first_token"))
+				})
+				left := time.Now()
+				cancel()
+				<-answer
+				select {
+				case at := <-r.stubs[0].cancelled:
+					if at.Sub(left) > time.Second {
+						t.Errorf("the engine was told after %v", at.Sub(left))
+					}
+				case <-time.After(5 * time.Second):
+					t.Error("the engine was not told")
+				}
+				if a := r.settled(); a.Cancelled != 1 || a.Admitted != 1 {
+					t.Errorf("accounts %+v", a)
+				}
+				if s := r.state("r0"); s.State != "up" {
+					t.Errorf("the replica is %s because a client left", s.State)
+				}
+			})
+		}
+	}
+}
+
+// Lease leak: clients that leave at every point; admitted = finished + failed + cancelled + live at all times.
+func TestFailureLeasesAreConserved(t *testing.T) {
+	for _, policy := range []string{
+		"policy: {gate: {name: max-requests, max_requests: 4}, router: lmetric}\n", "policy: {gate: session, router: sticky}\n",
+		"policy: {gate: {name: max-sessions, max_sessions: 3}, router: smetric}\n",
+	} {
+		t.Run(policy, func(t *testing.T) {
+			r := newRig(t, 3, policy, func(c *Config) { c.Limits.WaitS, c.Retries.PerSession = 0.2, 1000 })
+			for i, s := range r.stubs {
+				s.set(func() { s.serve = fickle(uint64(i)) })
+			}
+			var all sync.WaitGroup
+			for i := range 24 {
+				all.Go(func() {
+					draw := rand.New(rand.NewPCG(2, uint64(i)))
+					for n := range 25 {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(draw.IntN(60_000))*time.Microsecond)
+						if n%5 == 0 {
+							ctx, cancel = context.WithTimeout(t.Context(), 400*time.Millisecond)
+						}
+						r.sendUntil(ctx, request{session: fmt.Sprint("s", draw.IntN(10)), stream: draw.IntN(2) == 0})
+						cancel()
+						balanced(t, r.g.driver)
+					}
+				})
+			}
+			all.Wait()
+			if a := r.settled(); a.Arrived < 300 || a.Cancelled < 5 || a.Finished < 50 || a.Failed < 5 {
+				t.Errorf("accounts %+v", a)
+			}
+		})
+	}
+}
+
+// fickle is an engine that answers, delays, breaks off, refuses and fails at random.
+func fickle(seed uint64) http.HandlerFunc {
+	var mu sync.Mutex
+	draw := rand.New(rand.NewPCG(3, seed))
+	return func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		n, wait := draw.IntN(12), time.Duration(draw.IntN(20))*time.Millisecond
+		mu.Unlock()
+		select {
+		case <-time.After(wait):
+		case <-r.Context().Done():
+		}
+		switch n {
+		case 0:
+			panic(http.ErrAbortHandler)
+		case 1:
+			oneTokenThenHang(w, r)
+		case 2:
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"t\"}}]}\n\n")
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		case 3:
+			w.WriteHeader(http.StatusInternalServerError)
+		default:
+			fiveTokens(w, r)
+		}
+	}
+}
+
+// Queued client gives up: it leaves the gate's queue, without a ghost.
+func TestFailureQueuedClientGivesUp(t *testing.T) {
+	r := newRig(t, 1, "policy: {gate: {name: max-requests, max_requests: 1}, router: sticky}\n", nil)
+	r.stubs[0].set(func() { r.stubs[0].serve = hang })
+	first, leave := context.WithCancel(t.Context())
+	answers := make(chan got, 2)
+	go func() { answers <- r.sendUntil(first, request{session: "a"}) }()
+	until(t, "one runs", func() bool { return r.audit().Live == 1 })
+	second, giveUp := context.WithCancel(t.Context())
+	go func() { answers <- r.sendUntil(second, request{session: "b"}) }()
+	until(t, "one waits", func() bool { return r.audit().Waiting == 1 })
+	giveUp()
+	<-answers
+	until(t, "none waits", func() bool { return r.audit().Waiting == 0 })
+	r.stubs[0].set(func() { r.stubs[0].serve = nil })
+	leave()
+	<-answers
+	r.sendOK(request{session: "c"})
+	if a := r.settled(); a.GaveUp != 1 || a.Admitted != 2 || r.stubs[0].requests.Load() != 2 {
+		t.Errorf("accounts %+v", a)
+	}
+}
+
+// Session never ends: an idle time ends it, and so does the bound on sessions, for the one that was idle for longest.
+func TestFailureSessionNeverEnds(t *testing.T) {
+	r := newRig(t, 1, "policy: {gate: {name: max-sessions, max_sessions: 1}, router: sticky}\n", func(c *Config) { c.Limits.SessionIdleS = 1 })
+	r.sendOK(request{session: "a"})
+	start := time.Now()
+	r.sendOK(request{session: "b"}) // waits for the slot of a
+	if waited := time.Since(start); waited < 500*time.Millisecond {
+		t.Errorf("the slot of an idle session came back after %v", waited)
+	}
+	until(t, "no session", func() bool { return r.audit().Sessions == 0 })
+	r = newRig(t, 1, plainPolicy, func(c *Config) { c.Limits.Sessions = 3 })
+	for i := range 50 {
+		r.sendOK(request{session: fmt.Sprint(i)})
+	}
+	if a := r.settled(); a.Sessions != 3 || a.SessionNumbers > 4 || a.ThreadNumbers > 4 {
+		t.Errorf("accounts %+v", a)
+	}
+}
+
+// Weight sync, drain, sleep: the replica takes nothing new and what it held is void.
+func TestFailureReplicaSleeps(t *testing.T) {
+	r := newRig(t, 2, plainPolicy, nil)
+	r.sendOK(request{session: "s"})
+	r.stubs[0].set(func() { r.stubs[0].sleeping = true })
+	r.untilState("r0", "draining")
+	if x := r.sendOK(request{session: "s"}); x.replica != "r1" {
+		t.Errorf("a turn went to a sleeping replica: %+v", x)
+	}
+	r.stubs[0].set(func() { r.stubs[0].sleeping = false })
+	r.untilState("r0", "up")
+	if x := r.post("/replicas/r1/drain", ""); x.status != 200 {
+		t.Errorf("%+v", x)
+	}
+	if s := r.state("r1"); s.State != "draining" || s.Why[0] != "drained" {
+		t.Errorf("%+v", s)
+	}
+	time.Sleep(100 * time.Millisecond) // health checks do not end what an operator began
+	if x := r.sendOK(request{session: "s"}); x.replica != "r0" {
+		t.Errorf("a turn went to a draining replica: %+v", x)
+	}
+	if x := r.post("/replicas/r1/resume", ""); x.status != 200 || r.state("r1").State != "up" {
+		t.Errorf("%+v", x)
+	}
+	if x := r.post("/replicas/nobody/drain", ""); x.status != 404 {
+		t.Errorf("%+v", x)
+	}
+}
+
+// Oversize prompt: refused at the gate, with a reason.
+func TestFailureOversizePrompt(t *testing.T) {
+	r := newRig(t, 1, plainPolicy, func(c *Config) { c.Replicas[0].KVTokens = 100 })
+	x := r.send(request{body: `{"messages":[{"role":"user","content":"` + strings.Repeat("word ", 100) + `"}]}`})
+	if x.status != 400 || x.reason != "prompt_too_long" || r.stubs[0].requests.Load() != 0 || r.audit().Arrived != 0 {
+		t.Errorf("%+v", x)
+	}
+	r.sendOK(request{session: "s"})
+}
+
+// Retry storm: a request that is sent again takes the place of the first, within a budget, and Retry-After says when.
+func TestFailureRetryStorm(t *testing.T) {
+	r := newRig(t, 1, "policy: {gate: {name: max-requests, max_requests: 1}, router: sticky}\n", func(c *Config) { c.Retries.PerSession, c.Retries.WindowS = 3, 60 })
+	r.stubs[0].set(func() { r.stubs[0].serve = hang })
+	ctx, leave := context.WithCancel(t.Context())
+	running := make(chan got, 1)
+	go func() { running <- r.sendUntil(ctx, request{session: "other"}) }()
+	until(t, "one runs", func() bool { return r.audit().Live == 1 })
+	answers := make(chan got, 20)
+	for i := range 10 {
+		arrived := r.audit().Arrived
+		go func() { answers <- r.send(request{session: "s", id: "same"}) }()
+		if i <= 3 {
+			until(t, "it has come", func() bool { return r.audit().Arrived == arrived+1 })
+		} else {
+			x := <-answers
+			if x.status != 429 || x.reason != "retry_budget" || x.header.Get("Retry-After") == "" {
+				t.Errorf("beyond the budget: %+v", x)
+			}
+		}
+		if i >= 1 && i <= 3 {
+			if x := <-answers; x.status != 409 || x.reason != "superseded" {
+				t.Errorf("the attempt before: %+v", x)
+			}
+		}
+	}
+	if a := balanced(t, r.g.driver); a.Waiting != 1 || a.Superseded != 3 {
+		t.Errorf("accounts %+v", a)
+	}
+	r.stubs[0].set(func() { r.stubs[0].serve = nil })
+	leave()
+	<-running
+	if x := <-answers; x.status != 200 {
+		t.Errorf("the last attempt: %+v", x)
+	}
+	r.settled()
+}
+
+// A request that is sent again while the first one runs cancels that one.
+func TestFailureRetryOfARunningRequest(t *testing.T) {
+	r := newRig(t, 1, plainPolicy, nil)
+	r.stubs[0].set(func() { r.stubs[0].serve = hang })
+	first := make(chan got, 1)
+	go func() { first <- r.send(request{session: "s", id: "same"}) }()
+	until(t, "one runs", func() bool { return r.stubs[0].requests.Load() == 1 })
+	r.stubs[0].set(func() { r.stubs[0].serve = nil })
+	r.sendOK(request{session: "s", id: "same"})
+	if x := <-first; x.status != 409 || x.reason != "superseded" {
+		t.Errorf("the first: %+v", x)
+	}
+	if a := r.settled(); a.ThreadNumbers != 1 || a.Finished != 1 || a.Failed != 1 {
+		t.Errorf("accounts %+v", a)
+	}
+}
+
+// The gateway drains: what runs may end, what waits is told to go elsewhere, and so is who comes.
+func TestFailureGatewayDrains(t *testing.T) {
+	r := newRig(t, 1, "policy: {gate: {name: max-requests, max_requests: 1}, router: sticky}\n", nil)
+	let := make(chan struct{})
+	r.stubs[0].set(func() {
+		r.stubs[0].serve = func(w http.ResponseWriter, q *http.Request) { <-let; fiveTokens(w, q) }
+	})
+	running, waits := make(chan got, 1), make(chan got, 1)
+	go func() { running <- r.send(request{session: "a", stream: true}) }()
+	until(t, "one runs", func() bool { return r.stubs[0].requests.Load() == 1 })
+	go func() { waits <- r.send(request{session: "b"}) }()
+	until(t, "one waits", func() bool { return r.audit().Waiting == 1 })
+	stopped := make(chan struct{})
+	go func() { r.g.Stop(context.Background()); close(stopped) }()
+	if x := <-waits; x.status != 503 || x.reason != "draining" || x.header.Get("Retry-After") == "" {
+		t.Errorf("who waits: %+v", x)
+	}
+	if x := r.send(request{session: "c"}); x.status != 503 || x.reason != "draining" {
+		t.Errorf("who comes: %+v", x)
+	}
+	close(let)
+	if x := <-running; x.status != 200 || !strings.Contains(x.body, "[DONE]") {
+		t.Errorf("what runs: %+v", x)
+	}
+	<-stopped
+	r.settled()
+}
+
+// When the time to drain is over, what still runs is cut off.
+func TestFailureDrainTakesTooLong(t *testing.T) {
+	r := newRig(t, 1, plainPolicy, nil)
+	r.stubs[0].set(func() { r.stubs[0].serve = oneTokenThenHang })
+	running := make(chan got, 1)
+	go func() { running <- r.send(request{session: "a", stream: true}) }()
+	until(t, "one runs", func() bool { return strings.Contains(string(r.g.file.Last(5)), "first_token") })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	r.g.Stop(ctx)
+	if x := <-running; x.err == nil || errors.Is(x.err, context.DeadlineExceeded) {
+		t.Errorf("%+v", x)
+	}
+	r.settled()
+}
