@@ -52,7 +52,7 @@ test("anthropic: messages, aborted in the middle of a stream", async () => {
 test("anthropic: messages, timed out", async () => {
   await settled();
   const before = await aborted();
-  await assert.rejects(client.messages.create(request("ants", 20000), { timeout: 200 }), Anthropic.APIConnectionTimeoutError);
+  await assert.rejects(client.messages.create(request("ants", 20000), { timeout: 1000 }), Anthropic.APIConnectionTimeoutError);
   await settled();
   assert.equal((await aborted()) - before, 1);
 });

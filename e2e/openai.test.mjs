@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
-import { BASE, MODEL, aborted, conversation, settled, withFault } from "./setup.mjs";
+import { BASE, MODEL, aborted, computing, conversation, settled, withFault } from "./setup.mjs";
 
 const client = new OpenAI({ baseURL: `${BASE}/v1`, apiKey: "none", maxRetries: 0 });
 const session = (name) => ({ headers: { "X-Session-ID": name } });
@@ -66,10 +66,11 @@ test("openai: chat, aborted before a plain answer", async () => {
   await settled();
   const before = await aborted();
   const leave = new AbortController();
-  setTimeout(() => leave.abort(), 150);
-  await assert.rejects(
-    client.chat.completions.create({ model: MODEL, messages: conversation("hail"), max_tokens: 20000 }, { signal: leave.signal }),
-    OpenAI.APIUserAbortError);
+  const answer = client.chat.completions.create({ model: MODEL, messages: conversation("hail"), max_tokens: 20000 }, { signal: leave.signal });
+  const rejected = assert.rejects(answer, OpenAI.APIUserAbortError);
+  await computing();
+  leave.abort();
+  await rejected;
   await settled();
   assert.equal((await aborted()) - before, 1);
 });
@@ -78,7 +79,7 @@ test("openai: chat, timed out", async () => {
   await settled();
   const before = await aborted();
   await assert.rejects(
-    client.chat.completions.create({ model: MODEL, messages: conversation("fog"), max_tokens: 20000 }, { timeout: 200 }),
+    client.chat.completions.create({ model: MODEL, messages: conversation("fog"), max_tokens: 20000 }, { timeout: 1000 }),
     OpenAI.APIConnectionTimeoutError);
   await settled();
   assert.equal((await aborted()) - before, 1);
@@ -135,7 +136,7 @@ test("openai: responses, aborted in the middle of a stream", async () => {
 
 test("openai: responses, timed out", async () => {
   await settled();
-  await assert.rejects(client.responses.create({ model: MODEL, input: "Hello once more", max_output_tokens: 20000 }, { timeout: 200 }), OpenAI.APIConnectionTimeoutError);
+  await assert.rejects(client.responses.create({ model: MODEL, input: "Hello once more", max_output_tokens: 20000 }, { timeout: 1000 }), OpenAI.APIConnectionTimeoutError);
   await settled();
 });
 

@@ -20,17 +20,19 @@ export async function figure(name, label = "") {
 
 export const aborted = () => figure("request_success_total", 'finished_reason="abort"');
 
-// settled waits until no engine computes anything, at most a second: that is how long a client's leaving may take to arrive.
-export async function settled() {
-  const until = Date.now() + 1000;
-  let busy;
-  do {
-    busy = (await figure("num_requests_running")) + (await figure("num_requests_waiting"));
-    if (busy === 0) return;
+// until asks again until a figure is as wanted, for a few seconds.
+async function until(what, ask) {
+  const end = Date.now() + 5000;
+  while (!(await ask())) {
+    assert.ok(Date.now() < end, what);
     await new Promise((done) => setTimeout(done, 20));
-  } while (Date.now() < until);
-  assert.equal(busy, 0, "requests are still computed for a client that has gone");
+  }
 }
+
+// computing waits until an engine computes something; settled, until none does.
+export const computing = () => until("no engine computes anything", async () => (await figure("num_requests_running")) > 0);
+export const settled = () => until("requests are still computed for a client that has gone",
+  async () => (await figure("num_requests_running")) + (await figure("num_requests_waiting")) === 0);
 
 // conversation is a first turn long enough to fill some blocks.
 export function conversation(about) {
