@@ -168,8 +168,8 @@ func run(t *testing.T, dir, base string, engines ...string) {
 
 const model = "llama-3.1-8b"
 
-// engineArgs is a fake engine on a free port, twice as fast as real.
-var engineArgs = []string{"engine", "--port", "0", "--speed", "2", "--kv-blocks", "4000", "--allow-faults"}
+// engineArgs is a fake engine on a free port, twice as fast as real, whose answers end at max_tokens.
+var engineArgs = []string{"engine", "--port", "0", "--speed", "2", "--kv-blocks", "4000", "--output-tokens", "20000", "--allow-faults"}
 
 func TestClientsAgainstTheEngine(t *testing.T) {
 	dir := clients(t)
