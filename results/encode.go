@@ -30,12 +30,18 @@ func appendDelta[T int32 | int64](dst []byte, values []T, size int) []byte {
 	for values = values[1:]; len(values) > 0; {
 		n := min(len(values), deltaBlock)
 		smallest := values[0] - last
+		largest := smallest
 		for i, v := range values[:n] {
-			deltas[i] = v - last
-			smallest = min(smallest, deltas[i])
+			d := v - last
+			deltas[i] = d
+			smallest, largest = min(smallest, d), max(largest, d)
 			last = v
 		}
 		values = values[n:]
+		if smallest == largest { // constant, or an even climb: no bits for each
+			dst = append(binary.AppendVarint(dst, int64(smallest)), make([]byte, deltaBlock/deltaMiniblock)...)
+			continue
+		}
 		for i, d := range deltas[:n] {
 			packed[i] = uint64(d-smallest) << unused >> unused
 		}
