@@ -229,6 +229,16 @@ func (g *concur) admit(a *agent) policies.Verdict {
 	return policies.Verdict{Kind: policies.VerdictAdmit, Reason: why}
 }
 
+// Inherit implements policies.Inheritor: a session with a running turn is active.
+func (g *concur) Inherit(_ policies.Time, _ *policies.View, l *policies.Lease) {
+	a := g.of(l.Session)
+	if a.running++; a.stage == unknown {
+		g.activate(l.Session)
+		a = g.of(l.Session)
+		a.held, a.why = false, policies.SlotOwned
+	}
+}
+
 // NextWake is the next tick, or at once when something is to be settled.
 func (g *concur) NextWake() policies.Time {
 	if g.unsettled {

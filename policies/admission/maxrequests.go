@@ -60,4 +60,7 @@ func (g *maxRequests) Admit(_ policies.Time, v *policies.View, t *policies.Turn,
 	return policies.Verdict{Kind: policies.VerdictHold, Reason: why, Until: policies.Never}
 }
 
+// Inherit implements policies.Inheritor.
+func (g *maxRequests) Inherit(policies.Time, *policies.View, *policies.Lease) { g.inFlight++ }
+
 func (g *maxRequests) NextWake() policies.Time { return policies.Never }

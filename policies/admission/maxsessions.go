@@ -60,7 +60,7 @@ func (g *maxSessions) Observe(_ policies.Time, v *policies.View, f *policies.Fac
 
 // pass gives a slot that has become free to the session that has queued longest.
 func (g *maxSessions) pass(v *policies.View) {
-	for g.queue.len() > 0 {
+	for g.free >= 0 && g.queue.len() > 0 {
 		next := g.queue.pop()
 		if s := g.of(next); *s == queued {
 			*s = granted
@@ -87,6 +87,14 @@ func (g *maxSessions) Admit(_ policies.Time, v *policies.View, t *policies.Turn,
 		g.queue.push(t.Session)
 	}
 	return policies.Verdict{Kind: policies.VerdictHold, Reason: policies.NoSlot, Until: policies.Never, WakeOn: policies.WakeKey(t.Session)}
+}
+
+// Inherit implements policies.Inheritor: a session with a running turn holds a slot, though there may be fewer now.
+func (g *maxSessions) Inherit(_ policies.Time, _ *policies.View, l *policies.Lease) {
+	if s := g.of(l.Session); *s == noClaim {
+		*s = owner
+		g.free--
+	}
 }
 
 func (g *maxSessions) NextWake() policies.Time { return policies.Never }

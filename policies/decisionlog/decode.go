@@ -18,6 +18,8 @@ type Decoder struct {
 	now    policies.Time
 	step   Step
 
+	changed bool // the last line was a header that changes knobs
+
 	children []int32 // by stream: how many fork from it
 }
 
@@ -58,9 +60,12 @@ func (d *Decoder) take(line []byte) (*Step, error) {
 	}
 	c := &cursor{line: line}
 	var step *Step
+	d.changed = false
 	switch {
 	case d.lines == 1:
-		d.header(c)
+		d.Header = readHeader(c)
+	case bytesBegin(line, changeMark):
+		d.change(c)
 	case c.try(`{"step":`):
 		d.readStep(c)
 		step = &d.step
@@ -69,7 +74,7 @@ func (d *Decoder) take(line []byte) (*Step, error) {
 	case c.try(`{"streams_again":[`):
 		d.streamsAgain(c)
 	default:
-		c.fail(`{"step":, {"first_stream": or {"streams_again":`)
+		c.fail(`{"step":, {"first_stream":, {"streams_again": or {"decision_log":`)
 	}
 	c.want("\n")
 	if c.err == nil && c.at != len(line) {
@@ -81,15 +86,19 @@ func (d *Decoder) take(line []byte) (*Step, error) {
 	return step, nil
 }
 
-func (d *Decoder) header(c *cursor) {
-	h := &d.Header
-	if !c.try(`{"decision_log":`) {
+// bytesBegin says whether line begins with a text.
+func bytesBegin(line []byte, with string) bool {
+	return len(line) >= len(with) && string(line[:len(with)]) == with
+}
+
+func readHeader(c *cursor) (h Header) {
+	if !c.try(changeMark) {
 		c.fail(`the first line of a decision log, {"decision_log":` + strconv.Itoa(Format))
-		return
+		return h
 	}
 	if v := c.integer(0, math.MaxInt32); c.err == nil && v != Format {
 		c.err = errors.New("a decision log of version " + strconv.FormatInt(v, 10) + ", expected " + strconv.Itoa(Format) + "; write it again with this version of sluice")
-		return
+		return h
 	}
 	c.want(`,"sluice":`)
 	h.Sluice = c.text()
@@ -118,7 +127,7 @@ func (d *Decoder) header(c *cursor) {
 	for c.more(len(h.Capabilities) == 0, "]") {
 		if len(h.Capabilities) == MaxReplicas {
 			c.fail("at most " + strconv.Itoa(MaxReplicas) + " replicas")
-			return
+			return h
 		}
 		h.Capabilities = append(h.Capabilities, readCapability(c))
 	}
@@ -126,6 +135,7 @@ func (d *Decoder) header(c *cursor) {
 		c.fail("at least one replica")
 	}
 	c.want("}")
+	return h
 }
 
 func (h *Header) readSignals(c *cursor) {

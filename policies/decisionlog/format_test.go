@@ -344,7 +344,7 @@ func FuzzDecisionLog(f *testing.F) {
 			switch {
 			case s != nil:
 				again = s.Append(nil, &d.Header.Scores)
-			case d.Line() == 1:
+			case d.Line() == 1 || d.Changed():
 				again = d.Header.Append(nil)
 			default:
 				again = decisionlog.AppendStreams(nil, d.Tree, before)

@@ -52,6 +52,7 @@ func Replay(lines Lines) (Outcome, error) {
 		if err != nil {
 			return out, err
 		}
+		was := d.Header
 		s, err := d.Take(line)
 		if err != nil {
 			return out, err
@@ -59,6 +60,11 @@ func Replay(lines Lines) (Outcome, error) {
 		if c == nil {
 			if c, err = d.Header.Build(d.Tree, known); err != nil {
 				return out, errors.New("line 1: " + err.Error())
+			}
+		}
+		if d.Changed() {
+			if err := d.Header.replace(c, &was); err != nil {
+				return out, errors.New("line " + strconv.Itoa(d.Line()) + ": " + err.Error())
 			}
 		}
 		if s == nil {
