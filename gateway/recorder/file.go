@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/sluice-sim/sluice/gateway/content"
 	"github.com/sluice-sim/sluice/prefix"
@@ -15,6 +16,7 @@ import (
 // file is the trace that is being put together.
 type file struct {
 	block    int32
+	begun    time.Time
 	tree     *prefix.Tree
 	known    map[content.Step]held // by stream of the gateway's tree (Upto is 0)
 	models   map[string]int32
@@ -33,11 +35,17 @@ type held struct {
 }
 
 func newFile(cfg *Config) *file {
-	return &file{block: cfg.BlockTokens, tree: &prefix.Tree{}, known: make(map[content.Step]held), models: make(map[string]int32),
+	return &file{block: cfg.BlockTokens, begun: time.Now(), tree: &prefix.Tree{}, known: make(map[content.Step]held), models: make(map[string]int32),
 		dropped: make(map[string]int64), notes: make(map[string]int64)}
 }
 
 func (f *file) turns() int { return f.n }
+
+// What a trace and its report are called.
+const (
+	traceName    = "recorded"
+	reportFormat = "sluice gateway"
+)
 
 // The texts of a report. Verify knows them.
 var (
@@ -54,10 +62,15 @@ const maxModels = 256
 // aliasForm is what a model's alias may look like; another is replaced.
 var aliasForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:-]{0,63}$`)
 
-func (f *file) model(alias string) int32 {
-	if !aliasForm.MatchString(alias) {
-		alias = "model"
+func aliasOf(model string) string {
+	if aliasForm.MatchString(model) {
+		return model
 	}
+	return "model"
+}
+
+// model is the index of an alias.
+func (f *file) model(alias string) int32 {
 	if m, ok := f.models[alias]; ok {
 		return m
 	}
@@ -117,14 +130,14 @@ func (f *file) trace(cfg *Config) *traces.Trace {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(f.starts[a], f.starts[b]) })
-	tr := &traces.Trace{Name: "recorded", Tree: f.tree, Models: f.names}
+	tr := &traces.Trace{Name: traceName, Tree: f.tree, Models: f.names}
 	for n, i := range order {
 		s := f.sessions[i]
 		s.Name = "s" + strconv.Itoa(n)
 		s.StartNS = f.starts[i] - f.starts[order[0]]
 		tr.Sessions = append(tr.Sessions, s)
 	}
-	tr.Report = traces.Report{Format: "sluice gateway", Sessions: int64(len(tr.Sessions)), Turns: int64(f.n)}
+	tr.Report = traces.Report{Format: reportFormat, Sessions: int64(len(tr.Sessions)), Turns: int64(f.n)}
 	for _, reason := range slices.Sorted(maps.Keys(f.dropped)) {
 		tr.Report.Turns += f.dropped[reason]
 		tr.Report.Dropped = append(tr.Report.Dropped, traces.DropCount{Reason: reason, Turns: f.dropped[reason]})

@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"container/list"
+	"slices"
 	"time"
 
 	"github.com/sluice-sim/sluice/gateway/content"
@@ -37,12 +38,14 @@ type turn struct {
 	thread         int32
 	prompt, output int32
 	shared         int32        // tokens of the prompt that the turn before it in its thread had, its output included
-	path           content.Path // of the first turn of a thread, or if nothing is shared
-	leaf           content.Step
+	path           content.Path // what of the path lies beyond that
 	model          string
 	start, end     int64
 	cut            bool
 }
+
+// weight is what a turn counts for in OpenTurns: long paths take more memory.
+func (t *turn) weight() int { return 1 + len(t.path)/8 }
 
 func newOpen(r *Recorder) *open {
 	return &open{r: r, file: newFile(&r.cfg), sessions: make(map[string]*session), order: list.New()}
@@ -76,7 +79,7 @@ func (o *open) take(n *note) {
 		return
 	}
 	s.add(t)
-	o.count(1)
+	o.count(s.turns[len(s.turns)-1].weight())
 	o.r.turns.Add(1)
 	if len(s.turns) >= maxSessionTurns {
 		o.end(s)
@@ -93,7 +96,7 @@ func (o *open) count(n int) {
 
 func (s *session) add(t *Turn) {
 	th := s.threads[t.Thread]
-	u := turn{prompt: t.PromptTokens, output: t.OutputTokens, leaf: t.Path[len(t.Path)-1], model: t.Model, start: t.ArrivedNS, end: t.EndedNS,
+	u := turn{prompt: t.PromptTokens, output: t.OutputTokens, model: aliasOf(t.Model), start: t.ArrivedNS, end: t.EndedNS,
 		cut: t.Outcome == Cut}
 	if th == nil {
 		th = &thread{number: int32(len(s.threads))}
@@ -101,9 +104,11 @@ func (s *session) add(t *Turn) {
 	} else {
 		u.shared = shared(th.path, th.output, t.Path)
 	}
-	if u.shared == 0 {
-		u.path = t.Path
+	beyond := 0
+	for t.Path[beyond].Upto <= u.shared && beyond < len(t.Path)-1 {
+		beyond++
 	}
+	u.path = slices.Clone(t.Path[beyond:])
 	u.thread, th.path, th.output = th.number, t.Path, t.OutputTokens
 	s.turns = append(s.turns, u)
 }
@@ -145,7 +150,9 @@ func (o *open) giveUp(s *session) {
 func (o *open) forget(s *session) {
 	delete(o.sessions, s.key)
 	o.order.Remove(s.at)
-	o.count(-len(s.turns))
+	for i := range s.turns {
+		o.count(-s.turns[i].weight())
+	}
 	o.r.openSessions.Add(-1)
 }
 

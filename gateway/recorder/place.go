@@ -18,7 +18,9 @@ func (f *file) place(turns []turn) []prefix.Prefix {
 			out[i] = f.first(t)
 		}
 		last[t.thread] = i
-		f.learn(t.leaf, out[i])
+		for _, step := range t.path {
+			f.learn(step, prefix.Prefix{Stream: out[i].Stream, Tokens: step.Upto})
+		}
 	}
 	return out
 }
@@ -32,30 +34,31 @@ func (f *file) next(p prefix.Prefix, output int32, t *turn) prefix.Prefix {
 	if t.shared >= p.Tokens/f.block*f.block && t.shared < p.Tokens {
 		same = end
 	}
-	if same >= end && t.prompt >= end {
+	same = min(same, end, t.prompt)
+	if from := f.longest(t.path); from.Tokens > same { // another prompt is better evidence than an output
+		return prefix.Prefix{Stream: f.tree.Fork(from), Tokens: t.prompt}
+	}
+	if same == end {
 		return prefix.Prefix{Stream: p.Stream, Tokens: t.prompt}
 	}
-	return prefix.Prefix{Stream: f.tree.Fork(prefix.Prefix{Stream: p.Stream, Tokens: min(same, end, t.prompt)}), Tokens: t.prompt}
+	return prefix.Prefix{Stream: f.tree.Fork(prefix.Prefix{Stream: p.Stream, Tokens: same}), Tokens: t.prompt}
+}
+
+// longest is the longest known prefix of a path, in whole blocks.
+func (f *file) longest(path content.Path) prefix.Prefix {
+	for i := len(path) - 1; i >= 0; i-- {
+		if h, ok := f.known[nameOf(path[i])]; ok {
+			if n := min(h.upto, path[i].Upto) / f.block * f.block; n > 0 {
+				return prefix.Prefix{Stream: h.stream, Tokens: n}
+			}
+		}
+	}
+	return prefix.Prefix{Stream: prefix.None}
 }
 
 // first is the prompt of a turn that shares nothing with its thread. It forks from the longest known prefix.
 func (f *file) first(t *turn) prefix.Prefix {
-	from := prefix.Prefix{Stream: prefix.None}
-	path := t.path
-	for i := len(path) - 1; i >= 0; i-- {
-		if h, ok := f.known[nameOf(path[i])]; ok {
-			n := min(h.upto, path[i].Upto)
-			if n /= f.block; n > 0 {
-				from = prefix.Prefix{Stream: h.stream, Tokens: n * f.block}
-				break
-			}
-		}
-	}
-	p := prefix.Prefix{Stream: f.tree.Fork(from), Tokens: t.prompt}
-	for _, step := range path {
-		f.learn(step, prefix.Prefix{Stream: p.Stream, Tokens: step.Upto})
-	}
-	return p
+	return prefix.Prefix{Stream: f.tree.Fork(f.longest(t.path)), Tokens: t.prompt}
 }
 
 // learn notes that p has the content of the gateway's stream named by step, if that is more than was known.

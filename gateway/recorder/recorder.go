@@ -198,38 +198,44 @@ func (r *Recorder) run(w *writer) {
 	o := newOpen(r)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	begun := time.Now()
-	flush := func() {
-		r.write(w, o)
-		begun = time.Now()
-	}
 	for {
 		select {
 		case n := <-r.queue:
-			o.take(&n)
-			if o.file.turns() >= r.cfg.FileTurns {
-				flush()
-			}
+			r.take(w, o, &n)
 		case <-tick.C:
-			o.endIdle(time.Now())
-			if time.Since(begun) >= r.cfg.FileAge {
-				flush()
-			}
+			r.pass(w, o, time.Now())
 		case <-r.stop:
 			for len(r.queue) > 0 {
 				n := <-r.queue
-				o.take(&n)
+				r.take(w, o, &n)
 			}
 			o.endAll()
-			flush()
+			r.write(w, o)
 			return
 		}
+	}
+}
+
+// take takes a note, and writes the file if it is full.
+func (r *Recorder) take(w *writer, o *open, n *note) {
+	o.take(n)
+	if o.file.turns() >= r.cfg.FileTurns {
+		r.write(w, o)
+	}
+}
+
+// pass does what time demands: sessions that are idle end, and a file that is old is written.
+func (r *Recorder) pass(w *writer, o *open, now time.Time) {
+	o.endIdle(now)
+	if now.Sub(o.file.begun) >= r.cfg.FileAge {
+		r.write(w, o)
 	}
 }
 
 // write writes the file that is complete and begins the next.
 func (r *Recorder) write(w *writer, o *open) {
 	if o.file.turns() == 0 {
+		o.file.begun = time.Now()
 		return
 	}
 	turns := o.file.turns()
