@@ -8,8 +8,6 @@
 // The package imports nothing of ours. The driver owns the tree; everybody else only reads it.
 package prefix
 
-import "slices"
-
 // StreamID names a stream of a Tree; None is no stream.
 type StreamID int32
 
@@ -127,10 +125,9 @@ func (t *Tree) Segments(p Prefix, blockTokens int32, dst []Segment) []Segment {
 	return dst
 }
 
-// Clone returns a copy of the tree that grows apart from it.
-func (t *Tree) Clone() *Tree {
-	return &Tree{
-		streams: append(make([]Stream, 0, len(t.streams)+64), t.streams...),
-		free:    slices.Clone(t.free), generations: slices.Clone(t.generations), changed: slices.Clone(t.changed), changes: t.changes,
-	}
+// Extended returns a tree that holds the streams of t without copying them, and grows apart from it. Nothing may be released
+// of either.
+func (t *Tree) Extended() *Tree {
+	n := len(t.streams)
+	return &Tree{streams: t.streams[:n:n]}
 }

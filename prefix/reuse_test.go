@@ -100,7 +100,27 @@ func TestChangedForgetsWhatIsTooOld(t *testing.T) {
 	if tree.Len() != 1 || len(tree.changed) > 4096 {
 		t.Errorf("%d slots and a list of %d", tree.Len(), len(tree.changed))
 	}
-	if c := tree.Clone(); c.Generation(0) != tree.Generation(0) || c.Changes() != tree.Changes() || c.Root() != 0 {
-		t.Error("a clone lost what was released")
+}
+
+// TestExtended grows a tree and what extends it apart.
+func TestExtended(t *testing.T) {
+	var base Tree
+	for i := range int32(100) {
+		base.Fork(Prefix{Stream: StreamID(i) - 1, Tokens: i})
+	}
+	x := base.Extended()
+	for range 3 {
+		base.Root()
+		if s := x.Fork(Prefix{Stream: 50, Tokens: 200}); x.Stream(s) != (Stream{50, 200}) {
+			t.Fatalf("stream %d is %+v", s, x.Stream(s))
+		}
+	}
+	for s := range StreamID(100) {
+		if x.Stream(s) != base.Stream(s) {
+			t.Fatalf("stream %d is %+v, of the base %+v", s, x.Stream(s), base.Stream(s))
+		}
+	}
+	if base.Stream(101) != (Stream{None, 0}) || x.Len() != 103 {
+		t.Errorf("stream 101 of the base is %+v, and %d streams extend it", base.Stream(101), x.Len())
 	}
 }

@@ -140,6 +140,36 @@ load() {
 	}' "$work/stdout"
 }
 
+# memory measures the largest memory of runs whose sessions are made as they start: their live sessions are the same, their
+# turns are not. SESSIONS says how many they are.
+memory() {
+	$GO build -o "$work/sluice" ./cmd/sluice
+	printf '\n## Memory of long runs, results folder included\n\n`sluice run benchmarks/memory.yaml --set workload.generate.sessions=N`, one run each\n\n'
+	echo '| sessions | turns | peak memory, MiB | CPU s | CPU microseconds a turn |'
+	echo '| ---: | ---: | ---: | ---: | ---: |'
+	local sessions
+	for sessions in ${SESSIONS:-15500 155000 1550000}; do
+		RUNS=1 cpu peak "$work/sluice" run benchmarks/memory.yaml --set "workload.generate.sessions=$sessions" --force --out "$work/memory" >"$work/cpu"
+		awk -v sessions="$sessions" -v kib="$(cat "$work/peak")" -v cpu="$(cat "$work/cpu")" '/"read_turns"/ { turns = $2 + 0 }
+			END { printf "| %d | %d | %.0f | %.3g | %.3g |\n", sessions, turns, kib / 1024, cpu, cpu / turns * 1e6 }' "$work/memory/summary.json"
+		rm -rf "$work/memory"
+	done
+}
+
+# peak COMMAND... runs a command and leaves the KiB of its largest resident memory in the file of that name.
+peak() {
+	"$@" &
+	local pid=$! key value most=0
+	while kill -0 "$pid" 2>/dev/null; do
+		while read -r key value _; do
+			if [ "$key" = VmHWM: ]; then most=$value; fi
+		done <"/proc/$pid/status"
+		sleep 0.1
+	done
+	echo "$most" >"$work/peak"
+	wait "$pid"
+}
+
 # profile says where the time of three whole runs goes.
 profile() {
 	[ -d ../shared/traces/kv-cache-tester ] || { echo "SKIPPED: the recorded sessions are not beside the repository" >&2; return; }
@@ -181,6 +211,6 @@ sampled() {
 }
 
 echo "$(date -u +%F), $($GO env GOVERSION) $($GO env GOOS)/$($GO env GOARCH), $(nproc) cores of $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n1), load $(cut -d' ' -f1 /proc/loadavg)"
-for group in "${@:-engine router pool jump run load profile}"; do
+for group in "${@:-engine router pool jump run load memory profile}"; do
 	for g in $group; do $g; done
 done

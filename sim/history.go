@@ -25,6 +25,7 @@ type known struct {
 	writers  int32    // dispatched attempts whose output goes there
 	holders  []holder // in the order in which they first held some of it
 	table    []int32  // by replica: place in holders + 1; nil while there are few
+	evictors []evictor
 }
 
 // holder is a replica that ever held some of a stream.
@@ -87,7 +88,7 @@ func (h *history) end(s prefix.StreamID) bool {
 	h.at[s] = over
 	if at != unknown {
 		x := &h.known[at]
-		*x = known{holders: x.holders[:0]}
+		*x = known{holders: x.holders[:0], evictors: x.evictors[:0]}
 		h.spare = append(h.spare, at)
 	}
 	return true

@@ -17,9 +17,8 @@ type news struct {
 	gated  bool   // turns may wait, so that a decision may be about any of them
 	due    agenda // with all or gated: the next event of each run; a is the replica, b its epoch
 	silent []int32
-	spoken []bool      // by replica: it has published a KV event; before, how much it holds is unknown, not nothing
-	evicts [][]evictor // by stream
-	told   []int32     // scratch
+	spoken []bool  // by replica: it has published a KV event; before, how much it holds is unknown, not nothing
+	told   []int32 // scratch
 	lost   []prefix.StreamID
 }
 
@@ -59,15 +58,16 @@ func (r *run) expectNews(i int32) {
 		}
 	}
 	for _, s := range n.lost {
-		for int(s) >= len(n.evicts) {
-			n.evicts = append(n.evicts, nil)
+		x := r.history.enter(s)
+		if x == nil { // no turn will ask for it
+			continue
 		}
-		k := slices.IndexFunc(n.evicts[s], func(e evictor) bool { return e.replica == i })
+		k := slices.IndexFunc(x.evictors, func(e evictor) bool { return e.replica == i })
 		if k < 0 {
-			k = len(n.evicts[s])
-			n.evicts[s] = append(n.evicts[s], evictor{replica: i})
+			k = len(x.evictors)
+			x.evictors = append(x.evictors, evictor{replica: i})
 		}
-		n.evicts[s][k].epoch = p.runEpoch
+		x.evictors[k].epoch = p.runEpoch
 	}
 }
 
@@ -130,11 +130,12 @@ func (r *run) lookForTurns() bool {
 
 // addEvictors lists the replicas that are in a run which evicts content of stream s.
 func (n *news) addEvictors(r *run, s prefix.StreamID) {
-	if int(s) >= len(n.evicts) {
+	x := r.history.of(s)
+	if x == nil {
 		return
 	}
-	n.evicts[s] = slices.DeleteFunc(n.evicts[s], func(e evictor) bool { return !r.inRun(e.replica, e.epoch) })
-	for _, e := range n.evicts[s] {
+	x.evictors = slices.DeleteFunc(x.evictors, func(e evictor) bool { return !r.inRun(e.replica, e.epoch) })
+	for _, e := range x.evictors {
 		n.told = append(n.told, e.replica)
 	}
 }

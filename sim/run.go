@@ -104,7 +104,7 @@ func begin(cfg *Config, sink results.Sink) (*run, error) {
 func (r *run) setUp() {
 	c := r.cfg
 	about := r.source.About()
-	r.tree = about.Tree.Clone()
+	r.tree = about.Tree.Extended()
 	r.replicas = make([]replica, c.Replicas)
 	r.history = newHistory(c.Replicas, r.tree.Len())
 	r.faults.conditions = make([]condition, c.Replicas)
@@ -238,7 +238,8 @@ func (r *run) instant() {
 			r.handle(r.agenda.pop())
 		}
 		if len(r.facts) > 0 || r.core.NextWake() <= policyTime(r.now) {
-			if r.look() && r.readScrapes() {
+			if r.look() {
+				r.readScrapes()
 				r.decide()
 			}
 			continue
