@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"fmt"
+	"maps"
+
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/policies/catalog"
 	"github.com/sluice-sim/sluice/policies/decisionlog"
@@ -59,4 +62,28 @@ func (c *CoreConfig) build(tree *prefix.Tree, w decisionlog.Writer) (*policies.C
 		Gate:   gate.NewGate(env, gate.Resolve(c.Policy.Gate.Params)),
 		Router: recorder.Router(router).NewRouter(env, router.Resolve(c.Policy.Router.Params)),
 	}), recorder, nil
+}
+
+// reknob gives the core the knobs of p, which names the policies that it has; what has other knobs is built anew.
+func (c *CoreConfig) reknob(core *policies.Controller, recorder *decisionlog.Recorder, p scenarios.Policy) error {
+	if p.Gate.Name != c.Policy.Gate.Name || p.Router.Name != c.Policy.Router.Name || p.Retention.Name != c.Policy.Retention.Name {
+		return fmt.Errorf("the gate %s and the router %s run; other policies need a new start", c.Policy.Gate.Name, c.Policy.Router.Name)
+	}
+	gate, router, err := c.declarations()
+	if err != nil {
+		return err
+	}
+	recorder.Change(decisionlog.Resolved(gate, p.Gate.Params), decisionlog.Resolved(router, p.Router.Params))
+	env := policies.Env{Seed: policies.InstanceSeed(c.Seed, 0), Capability: c.Capabilities[0]}
+	var newGate policies.Gate
+	var newRouter policies.Router
+	if !maps.Equal(gate.Resolve(p.Gate.Params), gate.Resolve(c.Policy.Gate.Params)) {
+		newGate = gate.NewGate(env, gate.Resolve(p.Gate.Params))
+	}
+	if !maps.Equal(router.Resolve(p.Router.Params), router.Resolve(c.Policy.Router.Params)) {
+		newRouter = recorder.Router(router).NewRouter(env, router.Resolve(p.Router.Params))
+	}
+	core.Replace(newGate, newRouter)
+	c.Policy = p
+	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/policies/decisionlog"
 	"github.com/sluice-sim/sluice/prefix"
+	"github.com/sluice-sim/sluice/scenarios"
 )
 
 // DriverConfig is what a Driver is made of.
@@ -208,6 +209,16 @@ func (d *Driver) breakOnPanic() {
 			d.finish(a, Verdict{Kind: Broken})
 		}
 	}
+}
+
+// Reknob gives the policies other knobs while turns wait and run. Other policies are refused.
+func (d *Driver) Reknob(p scenarios.Policy) (err error) {
+	d.Do(func(*Batch) {
+		if err = d.cfg.Core.reknob(d.core, d.recorder, p); err == nil {
+			d.facts = append(d.facts, policies.Fact{Kind: policies.Woke, Replica: policies.NoReplica})
+		}
+	})
+	return err
 }
 
 // Err is why the core decides nothing any more; nil while it does.

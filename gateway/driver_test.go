@@ -277,18 +277,14 @@ func TestACoreThatPanicsDecidesNothingMore(t *testing.T) {
 // TestTheTimerWakesTheCore in virtual time: a turn that is held for a time is asked again without any fact.
 func TestTheTimerWakesTheCore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var probes []Probe
+		probes := make(chan Probe, 16)
 		d, log := testDriver(t, NewClock(), "session", "sticky", nil, func(c *DriverConfig) {
-			c.Probe = func(p Probe, _ *policies.View) (Answer, bool) { probes = append(probes, p); return Answer{}, true }
+			c.Probe = func(p Probe, _ *policies.View) (Answer, bool) { probes <- p; return Answer{}, true }
 		})
 		defer d.Close()
 		answer := func(usage float64) {
 			t.Helper()
-			if len(probes) == 0 {
-				t.Fatal("nothing was asked")
-			}
-			p := probes[0]
-			probes = probes[1:]
+			p := <-probes
 			d.Do(func(b *Batch) { b.Probed(p, Answer{policies.ProbeValue, usage, 0, 100}) })
 		}
 		a := arrive(t, d, "a")

@@ -44,7 +44,7 @@ type Gateway struct {
 	driver  *Driver
 	file    *decisionFile
 	metrics *meters
-	signals policies.Signals
+	signals atomic.Uint32 // policies.Signals
 
 	replicas  []*replica
 	transport http.RoundTripper // of clients' requests
@@ -158,10 +158,11 @@ func (g *Gateway) connect(opts Options) {
 
 func (g *Gateway) makeDriver(version string) error {
 	core := CoreConfig{Version: version, Seed: uint64(g.cfg.Seed), Policy: g.cfg.Policy, Capabilities: g.capabilities()}
-	var err error
-	if g.signals, err = core.signals(); err != nil {
+	signals, err := core.signals()
+	if err != nil {
 		return err
 	}
+	g.signals.Store(uint32(signals))
 	tree := &prefix.Tree{}
 	idle := g.cfg.Prompt.Idle
 	if idle == 0 {

@@ -166,7 +166,9 @@ type leaseState struct {
 func (g *Gateway) debugState(w http.ResponseWriter, _ *http.Request) {
 	const most = 1000
 	leases, waits := []leaseState{}, map[string]int{}
+	var gate, router string
 	g.driver.Do(func(b *Batch) {
+		gate, router = g.driver.cfg.Core.Policy.Gate.Name, g.driver.cfg.Core.Policy.Router.Name
 		now := b.Now()
 		for _, r := range g.replicas {
 			b.Leases(r.id, func(a *Attempt) {
@@ -191,7 +193,7 @@ func (g *Gateway) debugState(w http.ResponseWriter, _ *http.Request) {
 	}
 	a := g.driver.Audit()
 	writeJSON(w, http.StatusOK, map[string]any{
-		"now_s": float64(g.clock.Now()) / 1e9, "draining": g.stopping.Load(), "gate": g.cfg.Policy.Gate.Name, "router": g.cfg.Policy.Router.Name,
+		"now_s": float64(g.clock.Now()) / 1e9, "draining": g.stopping.Load(), "gate": gate, "router": router,
 		"replicas": g.replicaStates(), "leases": leases, "waiting": waits, "audit": a, "imbalance": a.Imbalance(), "content": g.contentCounts(),
 		"prompt_basis": g.cfg.Prompt.Basis, "decision_log_ended": logEnded,
 	})

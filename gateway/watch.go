@@ -146,18 +146,17 @@ type scraped struct {
 // watchMetrics scrapes a replica at every period if the policies need samples, and when it is asked to. Questions that come
 // while a scrape is under way are answered by the next one.
 func (g *Gateway) watchMetrics(ctx context.Context, r *replica) {
-	var tick <-chan time.Time
-	if g.signals&(policies.NeedsSamples|policies.NeedsProgress) != 0 || g.cfg.Signals.Always {
-		t := time.NewTicker(seconds(g.cfg.Signals.ScrapeS))
-		defer t.Stop()
-		tick = t.C
-	}
+	tick := time.NewTicker(seconds(g.cfg.Signals.ScrapeS))
+	defer tick.Stop()
 	for {
 		var asked []chan scraped
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick:
+		case <-tick.C:
+			if !g.cfg.Signals.Always && !g.needs(policies.NeedsSamples|policies.NeedsProgress) {
+				continue
+			}
 		case x := <-r.scrape:
 			asked = append(asked, x)
 		}
@@ -170,6 +169,9 @@ func (g *Gateway) watchMetrics(ctx context.Context, r *replica) {
 		}
 	}
 }
+
+// needs says whether the policies use any of these signals.
+func (g *Gateway) needs(s policies.Signals) bool { return policies.Signals(g.signals.Load())&s != 0 }
 
 // scrapeNow scrapes a replica and brings what it says to the core.
 func (g *Gateway) scrapeNow(ctx context.Context, r *replica) scraped {
@@ -190,10 +192,10 @@ func (g *Gateway) scrapeNow(ctx context.Context, r *replica) scraped {
 		}
 		r.counters = m
 		r.sample, r.stale = sampleOf(m, at), false
-		if g.signals&policies.NeedsSamples != 0 {
+		if g.needs(policies.NeedsSamples) {
 			b.Sampled(r.id, r.sample)
 		}
-		if g.signals&policies.NeedsProgress != 0 {
+		if g.needs(policies.NeedsProgress) {
 			b.Progressed(r.id)
 		}
 	})
@@ -257,7 +259,7 @@ func (g *Gateway) scrapeFailed(b *Batch, r *replica) {
 		limit += policies.Time(seconds(c.HoldS))
 	}
 	now := b.Now()
-	if r.stale || r.sample.Has == 0 && c.Stale != "saturated" || now-r.sample.At < limit || g.signals&policies.NeedsSamples == 0 {
+	if r.stale || r.sample.Has == 0 && c.Stale != "saturated" || now-r.sample.At < limit || !g.needs(policies.NeedsSamples) {
 		return
 	}
 	r.stale = true

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -46,6 +49,10 @@ only knobs of policies may differ.`,
 			if err != nil {
 				return badInput(err)
 			}
+			hangup := make(chan os.Signal, 1)
+			signal.Notify(hangup, syscall.SIGHUP)
+			defer signal.Stop(hangup)
+			go g.WatchConfig(cmd.Context(), config, hangup)
 			return g.Serve(cmd.Context(), func(api, operations net.Addr) {
 				fmt.Fprintf(cmd.OutOrStdout(), "serving on http://%s, operations on http://%s\n", api, operations)
 			})
