@@ -25,7 +25,6 @@ type world struct {
 	prompts []placed
 	engines []fakeEngine
 	next    kvevents.Hash
-	reused  uint64
 }
 
 type placed struct {

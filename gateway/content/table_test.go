@@ -120,7 +120,7 @@ func TestTableIsFull(t *testing.T) {
 
 // The memory of a table follows the sessions that live, however many there were.
 func TestManySessions(t *testing.T) {
-	const live, turns, all = 64, 4, 100_000
+	const live, turns, all = 64, 2, 100_000
 	tb, tree := newTable(t, 16, Options{IdleBlocks: 4096})
 	system := make([]int32, 32)
 	held := make([]prefix.Prefix, 0, live)

@@ -99,8 +99,7 @@ func (r *reader) length(fix byte, mask byte, wide byte, each int) int {
 func (r *reader) array() int  { return r.length(0x90, 0x0f, 0xdc, 1) }
 func (r *reader) object() int { return r.length(0x80, 0x0f, 0xde, 2) }
 
-func (r *reader) isArray() bool { c := r.peek(); return c&0xf0 == 0x90 || c == 0xdc || c == 0xdd }
-func (r *reader) isMap() bool   { c := r.peek(); return c&0xf0 == 0x80 || c == 0xde || c == 0xdf }
+func (r *reader) isMap() bool { c := r.peek(); return c&0xf0 == 0x80 || c == 0xde || c == 0xdf }
 
 // isBytes says whether a string or bytes are next.
 func (r *reader) isBytes() bool {

@@ -33,6 +33,7 @@ type feed struct {
 	hasher *content.Hasher
 	table  *content.Table
 	last   map[string]prefix.StreamID // held for a thread
+	open   *open                      // taken at once, nil for by the recorder
 }
 
 func newFeed(tb testing.TB, change func(*Config)) *feed {
@@ -50,7 +51,7 @@ func newFeed(tb testing.TB, change func(*Config)) *feed {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &feed{tb, dir, r, h, content.New(&prefix.Tree{}, h, content.Options{}), map[string]prefix.StreamID{}}
+	return &feed{tb, dir, r, h, content.New(&prefix.Tree{}, h, content.Options{}), map[string]prefix.StreamID{}, nil}
 }
 
 // send records a turn of ids. Times are seconds.
@@ -65,11 +66,16 @@ func (x *feed) send(session string, thread int64, ids []int32, output int32, arr
 		x.tb.Fatal(err)
 	}
 	path := x.table.Path(p, nil)
-	if !x.r.Record(Turn{Session: session, Thread: thread, Model: "served", Path: path, PromptTokens: p.Tokens, OutputTokens: output,
-		ArrivedNS: int64(arrived * 1e9), EndedNS: int64(ended * 1e9)}) {
+	turn := Turn{Session: session, Thread: thread, Model: "served", Path: path, PromptTokens: p.Tokens, OutputTokens: output,
+		ArrivedNS: int64(arrived * 1e9), EndedNS: int64(ended * 1e9)}
+	if x.open != nil {
+		x.open.take(&note{turn: turn})
+	} else if !x.r.Record(turn) {
 		x.tb.Error("a turn was dropped")
 	}
-	clear(path) // is the caller's again
+	if x.open == nil {
+		clear(path) // is the caller's again
+	}
 	name := fmt.Sprint(session, thread)
 	if s, ok := x.last[name]; ok {
 		x.table.Drop(s)
@@ -147,8 +153,16 @@ func TestTwoSessions(t *testing.T) {
 // What the file says that prompts share is what they share: never more, and for prompts of one thread exactly, in whole blocks.
 func TestSharingAgainstTokens(t *testing.T) {
 	kinds := map[string]int{}
+	cfg := Config{Dir: "nowhere", Secret: secret, BlockTokens: block}
+	if err := cfg.check(); err != nil {
+		t.Fatal(err)
+	}
+	h, err := content.NewHasher(secret, block)
+	if err != nil {
+		t.Fatal(err)
+	}
 	rapid.Check(t, func(rt *rapid.T) {
-		x := newFeed(t, nil)
+		x := &feed{tb: t, hasher: h, table: content.New(&prefix.Tree{}, h, content.Options{}), last: map[string]prefix.StreamID{}, open: newOpen(&Recorder{cfg: cfg})}
 		type sent struct {
 			session, thread int
 			ids             []int32
@@ -186,7 +200,11 @@ func TestSharingAgainstTokens(t *testing.T) {
 				}
 			}
 		}
-		tr := x.read()
+		x.open.endAll()
+		tr := x.open.file.trace(&cfg)
+		if p := traces.Validate(tr); len(p) > 0 {
+			rt.Fatal(p)
+		}
 		recorded := map[[3]int]prefix.Prefix{}
 		byKey := map[[2]int][]int{} // turns in all of a thread, in order
 		for i, a := range all {
