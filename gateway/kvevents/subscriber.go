@@ -200,6 +200,9 @@ func (s *Subscriber) take(ctx context.Context, seq uint64, payload []byte, handl
 		s.gaps.Add(1)
 		s.catchUp(ctx, "batches were lost", handle)
 	}
+	if ctx.Err() != nil {
+		return // and it cannot be told what was lost
+	}
 	switch {
 	case s.known && seq <= s.last:
 		s.duplicates.Add(1)
@@ -253,6 +256,9 @@ func (s *Subscriber) catchUp(ctx context.Context, reason string, handle func(Upd
 			first = false
 			return same
 		})
+		if ctx.Err() != nil {
+			return
+		}
 		if err == nil && !first {
 			return
 		}
