@@ -14,7 +14,7 @@ type open struct {
 	file     *file
 	sessions map[string]*session
 	order    *list.List
-	turns    int
+	load     int // sessions, and turns by their weight
 }
 
 type session struct {
@@ -60,8 +60,8 @@ func (o *open) take(n *note) {
 		}
 		return
 	}
-	if t.Outcome >= numOutcomes || t.PromptTokens < 1 || len(t.Path) == 0 || t.EndedNS < t.ArrivedNS || t.OutputTokens < 0 ||
-		t.Path[len(t.Path)-1].Upto != t.PromptTokens || int64(t.PromptTokens)+int64(t.OutputTokens) > 1<<31-1 {
+	early := t.Outcome == Refused || t.Outcome == NoOutput || t.OutputTokens == 0
+	if t.Outcome >= numOutcomes || !early && !t.possible() {
 		o.r.droppedOther.Add(1)
 		return
 	}
@@ -70,28 +70,32 @@ func (o *open) take(n *note) {
 		s.at = o.order.PushBack(s)
 		o.sessions[t.Session] = s
 		o.r.openSessions.Add(1)
+		o.load++
 	}
 	s.heard = time.Now()
 	o.order.MoveToBack(s.at)
-	if t.OutputTokens == 0 || t.Outcome == Refused || t.Outcome == NoOutput {
+	if early {
 		s.early[t.Outcome]++
 		o.r.droppedOther.Add(1)
-		return
+	} else {
+		s.add(t)
+		o.load += s.turns[len(s.turns)-1].weight()
+		o.r.openTurns.Add(1)
+		o.r.turns.Add(1)
 	}
-	s.add(t)
-	o.count(s.turns[len(s.turns)-1].weight())
-	o.r.turns.Add(1)
 	if len(s.turns) >= maxSessionTurns {
 		o.end(s)
 	}
-	for o.turns > o.r.cfg.OpenTurns {
+	for o.load > o.r.cfg.OpenTurns {
 		o.giveUp(o.order.Front().Value.(*session))
 	}
 }
 
-func (o *open) count(n int) {
-	o.turns += n
-	o.r.openTurns.Add(int64(n))
+// possible says whether the figures of a turn fit together.
+func (t *Turn) possible() bool {
+	n := len(t.Path)
+	return t.PromptTokens >= 1 && n > 0 && t.Path[n-1].Upto == t.PromptTokens && t.EndedNS >= t.ArrivedNS && t.OutputTokens > 0 &&
+		int64(t.PromptTokens)+int64(t.OutputTokens) <= 1<<31-1
 }
 
 func (s *session) add(t *Turn) {
@@ -151,8 +155,10 @@ func (o *open) forget(s *session) {
 	delete(o.sessions, s.key)
 	o.order.Remove(s.at)
 	for i := range s.turns {
-		o.count(-s.turns[i].weight())
+		o.load -= s.turns[i].weight()
 	}
+	o.load--
+	o.r.openTurns.Add(-int64(len(s.turns)))
 	o.r.openSessions.Add(-1)
 }
 

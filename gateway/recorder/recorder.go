@@ -33,7 +33,7 @@ type Config struct {
 	FileTurns   int           // turns of one file; 200,000
 	FileAge     time.Duration // after which a file is written even if it is not full; 10 min
 	Files       int           // files that are kept, the oldest are removed; 100
-	OpenTurns   int           // turns of sessions that have not ended; 1,000,000
+	OpenTurns   int           // sessions that have not ended and their turns; 1,000,000
 	Idle        time.Duration // after which a session counts as ended; 1 h
 	Log         *slog.Logger  // told of files written and of failures; none if nil
 }

@@ -249,14 +249,15 @@ func TestWhatIsNotWritten(t *testing.T) {
 	x := newFeed(t, nil)
 	x.send("a", 0, count(0, 10), 0, 1, 2)           // no output
 	x.send("a", 0, count(0, 10), 3, 2, 1)           // ended before it arrived
-	x.r.Record(Turn{Session: "a", PromptTokens: 5}) // no path
+	x.r.Record(Turn{Session: "a", PromptTokens: 5}) // no path, and no output
 	path := content.Path{{Stream: 0, Upto: 5}}
 	x.r.Record(Turn{Session: "a", Path: path, PromptTokens: 5, OutputTokens: 1, Outcome: Refused, Model: "m"})
+	x.r.Record(Turn{Session: "a", PromptTokens: 5, OutputTokens: 1, Model: "m"}) // no path
 	x.r.Record(Turn{Session: "a", Path: path, PromptTokens: 5, OutputTokens: 0, Outcome: NoOutput, Model: "m"})
 	x.r.Record(Turn{Session: "a", Path: path, PromptTokens: 5, OutputTokens: 2, Outcome: Cut, Model: "the user's secret model", ArrivedNS: 5, EndedNS: 6})
 	tr := x.read()
-	want := traces.Report{Format: "sluice gateway", Sessions: 1, Turns: 4,
-		Dropped: []traces.DropCount{{Reason: "failed or cancelled before any output", Turns: 1}, {Reason: "no output", Turns: 1}, {Reason: "refused by the gateway", Turns: 1}},
+	want := traces.Report{Format: "sluice gateway", Sessions: 1, Turns: 5,
+		Dropped: []traces.DropCount{{Reason: "failed or cancelled before any output", Turns: 1}, {Reason: "no output", Turns: 2}, {Reason: "refused by the gateway", Turns: 1}},
 		Notes:   []traces.NoteCount{{Note: "output cut short by a failure or by the client", Count: 1}, {Note: "prompts hashed by token", Count: 1}}}
 	if diff := cmp.Diff(want, tr.Report); diff != "" {
 		t.Errorf("report (-expected +got):\n%s", diff)
@@ -264,7 +265,7 @@ func TestWhatIsNotWritten(t *testing.T) {
 	if diff := cmp.Diff([]string{"model"}, tr.Models); diff != "" {
 		t.Errorf("models (-expected +got):\n%s", diff)
 	}
-	if s := x.r.Stats(); s.Turns != 1 || s.DroppedOther != 5 || s.Files != 1 {
+	if s := x.r.Stats(); s.Turns != 1 || s.DroppedOther != 6 || s.Files != 1 {
 		t.Errorf("%+v", s)
 	}
 }
