@@ -134,10 +134,12 @@ type LogConfig struct {
 
 // RecorderConfig is the recorded trace.
 type RecorderConfig struct {
-	Path     string  `yaml:"path" def:"" doc:"File; empty: none is written."`
-	MaxBytes int64   `yaml:"max_bytes" def:"1073741824" min:"65536" max:"9e15" unit:"bytes" doc:"Size of a file at which the next one begins."`
-	Files    int64   `yaml:"files" def:"8" min:"1" max:"100000" doc:"Files that are kept."`
-	Sample   float64 `yaml:"sample" def:"1" min:"0" max:"1" unit:"fraction" doc:"Share of the sessions that is recorded, chosen by a hash."`
+	Dir       string  `yaml:"dir" def:"" doc:"Folder of the files; empty: nothing is recorded."`
+	Sample    float64 `yaml:"sample" def:"1" min:"0.000001" max:"1" unit:"fraction" doc:"Share of the sessions that is recorded, chosen by a keyed hash."`
+	FileTurns int64   `yaml:"file_turns" def:"200000" min:"1" max:"10000000" doc:"Turns of a file; the next one begins then."`
+	FileAgeS  float64 `yaml:"file_age_s" def:"600" min:"1" max:"8640000" unit:"s" doc:"Age at which a file is written although it is not full."`
+	Files     int64   `yaml:"files" def:"100" min:"1" max:"100000" doc:"Files that are kept; the oldest are removed."`
+	OpenTurns int64   `yaml:"open_turns" def:"1000000" min:"1000" max:"100000000" doc:"Turns of sessions that have not ended that are kept in memory; whole sessions are given up beyond."`
 }
 
 // maxConfigBytes bounds a configuration file.
@@ -161,7 +163,7 @@ func LoadConfig(path string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range []*string{&c.SecretFile, &c.Log.Path, &c.Recorder.Path} {
+	for _, p := range []*string{&c.SecretFile, &c.Log.Path, &c.Recorder.Dir} {
 		if *p != "" && !filepath.IsAbs(*p) {
 			*p = filepath.Join(filepath.Dir(path), *p)
 		}

@@ -36,6 +36,8 @@ type DriverConfig struct {
 
 	// Over is told, inside Do, of every attempt that has ended, once the core has taken it in. nil for nobody.
 	Over func(*Attempt)
+	// Ended is told, inside Do, the key of every session that has ended; not of turns without a session. nil for nobody.
+	Ended func(key string)
 }
 
 // Probe is a question to a replica on behalf of an attempt.
@@ -368,6 +370,9 @@ func (d *Driver) makeRoom(key string) error {
 
 func (d *Driver) forget(s *session) {
 	d.facts = d.registry.forget(s, d.facts)
+	if d.cfg.Ended != nil && s.key != "" {
+		d.cfg.Ended(s.key)
+	}
 }
 
 // expire takes back leases that are too old and ends sessions that have been idle for too long.

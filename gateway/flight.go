@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-sim/sluice/gateway/content"
 	"github.com/sluice-sim/sluice/gateway/identity"
+	"github.com/sluice-sim/sluice/gateway/recorder"
 	"github.com/sluice-sim/sluice/gateway/sse"
 	"github.com/sluice-sim/sluice/policies"
 )
@@ -31,7 +32,7 @@ type flight struct {
 	attempt *Attempt
 	verdict Verdict
 	waited  time.Duration // over all attempts
-	arrived time.Time
+	came    policies.Time // when the first attempt arrived
 
 	strip      bool // the stream's usage was asked for by the gateway
 	sent       bool // an engine has answered
@@ -74,6 +75,9 @@ func (f *flight) arrive(former func() *Attempt, failed func(b *Batch)) *refusal 
 		}
 		var a *Attempt
 		if a, err = f.g.place(b, x, f.chain); err == nil {
+			if f.attempt == nil {
+				f.came = b.Now()
+			}
 			f.attempt = a
 			if f.requestKey != "" {
 				f.g.byID[f.requestKey] = f
@@ -130,6 +134,7 @@ func (f *flight) decided(v Verdict) *refusal {
 		return nil
 	}
 	f.ended = true
+	f.record(recorder.Refused, 0)
 	return f.g.refusedByGate(v)
 }
 
@@ -233,6 +238,11 @@ func (f *flight) end(o outcome) {
 		return
 	}
 	f.ended = true
+	outcome := f.cut()
+	if o.finished {
+		outcome = recorder.Finished
+	}
+	f.record(outcome, o.usage.OutputTokens)
 	f.g.driver.Do(func(b *Batch) {
 		if o.finished {
 			b.Finished(f.attempt, usageOf(o.usage))
@@ -249,12 +259,21 @@ func (f *flight) brokeOff() {
 		return
 	}
 	f.ended = true
+	f.record(f.cut(), 0)
 	f.g.driver.Do(func(b *Batch) {
 		b.Failed(f.attempt)
 		f.g.suspect(b, f.attempt.replica)
 		f.over(b)
 	})
 	f.g.checkSoon(f.attempt.replica)
+}
+
+// cut is the outcome of a request that did not end well.
+func (f *flight) cut() recorder.Outcome {
+	if f.first {
+		return recorder.Cut
+	}
+	return recorder.NoOutput
 }
 
 // release ends whatever has not ended: the client left, the engine broke off, the lease was taken back.
@@ -265,6 +284,7 @@ func (f *flight) release() {
 		return
 	}
 	f.ended = true
+	f.record(f.cut(), 0)
 	f.g.driver.Do(func(b *Batch) {
 		if left {
 			b.Gone(f.attempt)

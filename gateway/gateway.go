@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-sim/sluice/gateway/content"
 	"github.com/sluice-sim/sluice/gateway/identity"
+	"github.com/sluice-sim/sluice/gateway/recorder"
 	"github.com/sluice-sim/sluice/gateway/vllmmetrics"
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/prefix"
@@ -43,6 +44,7 @@ type Gateway struct {
 	table   *content.Table // changed inside Do only
 	driver  *Driver
 	file    *decisionFile
+	records *recorder.Recorder // nil for none
 	metrics *meters
 	signals atomic.Uint32 // policies.Signals
 
@@ -93,8 +95,15 @@ func New(cfg *Config, opts Options) (*Gateway, error) {
 	}
 	g.connect(opts)
 	g.ctx, g.stop = context.WithCancel(context.Background())
+	if err := g.makeRecorder(); err != nil {
+		g.stop()
+		return nil, err
+	}
 	if err := g.makeDriver(opts.Version); err != nil {
 		g.stop()
+		if g.records != nil {
+			_ = g.records.Close() // it has nothing to write
+		}
 		return nil, err
 	}
 	g.metrics = newMeters(g)
@@ -174,7 +183,7 @@ func (g *Gateway) makeDriver(version string) error {
 	}
 	l := &g.cfg.Limits
 	g.driver, err = NewDriver(DriverConfig{
-		Core: core, Clock: g.clock, Tree: tree, Log: g.file, Probe: g.probe, Over: func(a *Attempt) { g.table.Drop(a.prompt.Stream) },
+		Core: core, Clock: g.clock, Tree: tree, Log: g.file, Probe: g.probe, Over: func(a *Attempt) { g.table.Drop(a.prompt.Stream) }, Ended: g.sessionEnded,
 		MaxSessions: int(l.Sessions), MaxWaiting: int(l.Waiting), IdleAfter: seconds(l.SessionIdleS), MaxLease: seconds(l.LeaseS),
 	})
 	return err
@@ -266,6 +275,11 @@ func (g *Gateway) Close() error {
 	g.driver.Close()
 	for _, f := range g.idle {
 		f()
+	}
+	if g.records != nil {
+		if err := g.records.Close(); err != nil {
+			return err
+		}
 	}
 	if err := g.file.Close(); err != nil {
 		return err

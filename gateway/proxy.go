@@ -82,7 +82,7 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, api sse.API) (*fl
 		}
 		return nil, nil, badRequest("invalid_body", err.Error())
 	}
-	f := &flight{g: g, api: api, parsed: parsed, arrived: time.Now()}
+	f := &flight{g: g, api: api, parsed: parsed}
 	if f.id, err = g.rules.Of(r.Header, parsed); err != nil {
 		return nil, nil, badRequest("invalid_session_id", err.Error())
 	}

@@ -46,9 +46,9 @@ type replica struct {
 	state     policies.ReplicaState // as the core was told
 	fails     int64                 // checks in a row
 	models    []string
-	sample    policies.Sample // the last one, as the core was told
-	stale     bool            // the core was told that nothing is known, or that the replica is full
-	counters  *vllmmetrics.Metrics
+	sample    policies.Sample     // the last one, as the core was told
+	stale     bool                // the core was told that nothing is known, or that the replica is full
+	counters  vllmmetrics.Metrics // the last value of each
 
 	scrapes, scrapeErrors, checks, checkErrors, kvEvents, kvResets atomic.Int64
 }
@@ -140,7 +140,6 @@ func (g *Gateway) checkSoon(id policies.ReplicaID) {
 // restarted tells the core that the replica's process is a new one.
 func (g *Gateway) restarted(b *Batch, r *replica) {
 	g.log.Warn("replica restarted", "name", r.cfg.Name)
-	r.counters = nil
 	b.Restarted(r.id)
 	b.addFacts(g.table.Clear(r.id, nil))
 	g.metrics.restarts.Inc()

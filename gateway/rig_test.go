@@ -214,7 +214,7 @@ func newRig(t testing.TB, n int, policy string, change func(*Config)) *rig {
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(l) }()
 	r.url = "http://" + l.Addr().String()
-	r.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
+	r.client = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
 	r.close = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()

@@ -187,10 +187,15 @@ func (g *Gateway) scrapeNow(ctx context.Context, r *replica) scraped {
 		return scraped{err: err}
 	}
 	g.driver.Do(func(b *Batch) {
-		if r.counters != nil && m.Restarted(r.counters) {
+		if m.Restarted(&r.counters) {
 			g.restarted(b, r)
+			r.counters = vllmmetrics.Metrics{}
 		}
-		r.counters = m
+		for f := range vllmmetrics.NumFigures { // a new process may not have a counter yet
+			if v, ok := m.Value(f); ok {
+				r.counters.Set(f, v)
+			}
+		}
 		r.sample, r.stale = sampleOf(m, at), false
 		if g.needs(policies.NeedsSamples) {
 			b.Sampled(r.id, r.sample)
