@@ -165,6 +165,7 @@ policy: {gate: session, router: smetric}
 	}
 
 	watermark(1)
+	until(t, "a scrape with counters", func() bool { n, _ := r.state("r0").Sample["prefix_query_tokens"].(int64); return n > 0 })
 	check(t, engines[0].SetFaults(fakevllm.Faults{Restart: true}))
 	until(t, "the restart noticed", func() bool { return strings.Contains(logged.String(), "replica restarted") })
 	until(t, "both up", func() bool { return r.state("r0").State == "up" && r.state("r1").State == "up" })
