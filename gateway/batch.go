@@ -61,7 +61,7 @@ func (b *Batch) Arrive(x Arrival) (*Attempt, error) {
 	d.audit.Arrived++
 	d.facts = append(d.facts, policies.Fact{Kind: policies.TurnArrived, Replica: policies.NoReplica, Turn: policies.Turn{
 		Attempt: a.id, Session: s.number, Thread: a.thread.number, Number: a.number, Retry: a.retry,
-		Prompt: x.Prompt, MaxTokens: x.MaxTokens, Class: x.Class, Group: x.Group,
+		Prompt: x.Prompt, MaxTokens: x.MaxTokens, Class: x.Class, Group: x.Group, Key: x.Key,
 	}})
 	return a, nil
 }

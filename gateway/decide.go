@@ -126,7 +126,7 @@ func (g *Gateway) flightOf(r *http.Request, q *question) (*flight, *refusal) {
 func (f *flight) arriveAlone() *refusal {
 	var err error
 	f.g.driver.Do(func(b *Batch) {
-		f.attempt, err = f.g.place(b, Arrival{Session: f.sessionKey(), Thread: f.id.Key, MaxTokens: f.parsed.MaxTokens, Group: -1, Owner: f}, f.chain)
+		f.attempt, err = f.g.place(b, Arrival{Session: f.sessionKey(), Thread: f.id.Key, Key: f.g.keyOf(f.sessionKey()), MaxTokens: f.parsed.MaxTokens, Group: -1, Owner: f}, f.chain)
 	})
 	if err != nil {
 		return f.g.refusalOf(err)

@@ -60,6 +60,7 @@ type Arrival struct {
 	Thread  string // key of the conversation; "" or the session's for its root
 	Prompt  prefix.Prefix
 
+	Key       int64 // of the session, the same in every gateway; 0 for none
 	MaxTokens int32 // 0 when the request has none
 	Class     int32
 	Group     int32 // -1 for none

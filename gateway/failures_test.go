@@ -7,6 +7,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -549,4 +551,41 @@ func TestFailureDrainTakesTooLong(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 	r.settled()
+}
+
+// Gateway restart, many gateways: a session's place is a rendezvous hash over the replicas that are up, so gateways that know
+// nothing of each other, and one that has just started, agree.
+func TestFailureManyGatewaysAgree(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	check(t, os.WriteFile(secret, []byte("0123456789abcdef"), 0o600))
+	policy := "policy: {gate: none, router: {name: chwbl, key: session, load_factor: 1000000}}\n"
+	a := newRig(t, 4, policy, func(c *Config) { c.SecretFile = secret })
+	b := newRig(t, 4, policy, func(c *Config) {
+		c.SecretFile = secret
+		for i := range c.Replicas {
+			c.Replicas[i].URL = a.stubs[i].URL
+		}
+	})
+	agree := func(from, to int) map[string]int {
+		t.Helper()
+		went := map[string]int{}
+		for i := from; i < to; i++ {
+			b.sendOK(request{session: fmt.Sprint("only of b ", i)})
+			x, y := a.sendOK(request{session: fmt.Sprint(i)}), b.sendOK(request{session: fmt.Sprint(i)})
+			if x.replica != y.replica {
+				t.Errorf("session %d is on %s in one gateway, on %s in the other", i, x.replica, y.replica)
+			}
+			went[x.replica]++
+		}
+		return went
+	}
+	if went := agree(0, 40); len(went) != 4 {
+		t.Errorf("sessions went to %v", went)
+	}
+	a.stubs[2].set(func() { a.stubs[2].unwell = true })
+	a.untilState("r2", "down")
+	b.untilState("r2", "down")
+	if went := agree(0, 40); len(went) != 3 {
+		t.Errorf("without r2 sessions went to %v", went)
+	}
 }

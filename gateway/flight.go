@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"net"
 	"net/http"
@@ -63,7 +64,7 @@ func (f *flight) arrive(former func() *Attempt, failed func(b *Batch)) *refusal 
 			failed(b)
 		}
 		x := Arrival{
-			Session: f.sessionKey(), Thread: f.id.Key, MaxTokens: f.parsed.MaxTokens, Group: -1, Owner: f,
+			Session: f.sessionKey(), Thread: f.id.Key, Key: f.g.keyOf(f.sessionKey()), MaxTokens: f.parsed.MaxTokens, Group: -1, Owner: f,
 			Cancel: func() { f.cancel(errRevoked) },
 		}
 		if former != nil {
@@ -306,6 +307,15 @@ func (f *flight) over(b *Batch) {
 	if f.responseID != "" {
 		f.g.responses.put(f.g.digest("response", []byte(f.responseID)), f.id, 1)
 	}
+}
+
+// keyOf names a session in the same way in every gateway that has the same secret; 0 for none.
+func (g *Gateway) keyOf(session string) int64 {
+	if session == "" {
+		return 0
+	}
+	sum := g.digest("session", []byte(session))
+	return int64(binary.LittleEndian.Uint64(sum[:8]))
 }
 
 // place makes the prompt a prefix of the table and brings the arrival.

@@ -59,6 +59,7 @@ type Turn struct {
 	MaxTokens int32 // the request's max_tokens; 0 when it has none
 	Class     int32 // service class
 	Group     int32 // tenant, repository or rollout prompt; -1 for none
+	Key       int64 // of the session, the same in every gateway of an installation; 0 where there is none. Numbers are not
 }
 
 // FactKind says what a Fact reports.

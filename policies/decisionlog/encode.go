@@ -148,7 +148,7 @@ func appendFact(b []byte, f *policies.Fact) []byte {
 		return append(b, '}')
 	}
 	for _, x := range factFields[f.Kind] {
-		if bit := x.sampleBit(); bit != 0 && f.Sample.Has&bit == 0 {
+		if bit := x.sampleBit(); bit != 0 && f.Sample.Has&bit == 0 || x == fTurnKey && f.Turn.Key == 0 {
 			continue
 		}
 		b = append(append(append(b, `,"`...), fieldNames[x]...), `":`...)

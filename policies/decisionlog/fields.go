@@ -23,6 +23,7 @@ const (
 	fTurnMaxTokens
 	fTurnClass
 	fTurnGroup
+	fTurnKey // left out where it is 0
 	fPrompt
 	fOutput
 	fHit
@@ -45,7 +46,7 @@ const (
 var fieldNames = [...]string{
 	fAttempt: "attempt", fReplica: "replica", fSession: "session", fThread: "thread",
 	fTurnAttempt: "attempt", fTurnSession: "session", fTurnThread: "thread", fTurnNumber: "turn", fTurnRetry: "retry",
-	fTurnStream: "stream", fTurnPrompt: "prompt_tokens", fTurnMaxTokens: "max_tokens", fTurnClass: "class", fTurnGroup: "group",
+	fTurnStream: "stream", fTurnPrompt: "prompt_tokens", fTurnMaxTokens: "max_tokens", fTurnClass: "class", fTurnGroup: "group", fTurnKey: "key",
 	fPrompt: "prompt_tokens", fOutput: "output_tokens", fHit: "hit_tokens", fPreemptions: "preemptions",
 	fStream: "stream", fLo: "lo", fHi: "hi", fBlockTokens: "block_tokens",
 	fSampledAt: "at_ns", fRunning: "running", fWaiting: "waiting", fQueryTokens: "query_tokens", fSampleHits: "hit_tokens",
@@ -56,7 +57,7 @@ var fieldNames = [...]string{
 // its Has bit is set.
 var factFields = [...][]field{
 	policies.TurnArrived: {fTurnAttempt, fTurnSession, fTurnThread, fTurnNumber, fTurnRetry, fTurnStream, fTurnPrompt, fTurnMaxTokens,
-		fTurnClass, fTurnGroup},
+		fTurnClass, fTurnGroup, fTurnKey},
 	policies.AttemptSuperseded: {fAttempt},
 	policies.ClientGone:        {fAttempt},
 	policies.UsageProbed:       {fAttempt, fReplica, fOutcome, fUsage},
@@ -97,7 +98,7 @@ func (f field) sampleBit() policies.SampleField {
 // wide says whether an integer field has 64 bits.
 func (f field) wide() bool {
 	switch f {
-	case fAttempt, fTurnAttempt, fSampledAt, fQueryTokens, fSampleHits:
+	case fAttempt, fTurnAttempt, fTurnKey, fSampledAt, fQueryTokens, fSampleHits:
 		return true
 	}
 	return false
@@ -164,6 +165,8 @@ func (f field) ofTurn(t *policies.Turn) int64 {
 		return int64(t.MaxTokens)
 	case fTurnClass:
 		return int64(t.Class)
+	case fTurnKey:
+		return t.Key
 	}
 	return int64(t.Group)
 }
@@ -232,5 +235,7 @@ func (f field) setOfTurn(t *policies.Turn, n int64) {
 		t.Class = int32(n)
 	case fTurnGroup:
 		t.Group = int32(n)
+	case fTurnKey:
+		t.Key = n
 	}
 }

@@ -54,6 +54,14 @@ func (d *Decoder) readFact(c *cursor, f *policies.Fact) {
 	f.Kind = named(c, "the name of a fact", policies.ParseFactKind)
 	for _, x := range factFields[f.Kind] {
 		key := `,"` + fieldNames[x] + `":`
+		if x == fTurnKey {
+			if c.try(key) {
+				if f.Turn.Key = c.integer(math.MinInt64, math.MaxInt64); f.Turn.Key == 0 {
+					c.fail("no key 0, which is left out")
+				}
+			}
+			continue
+		}
 		if bit := x.sampleBit(); bit == 0 || x == fSampleHits && f.Sample.Has&bit != 0 {
 			c.want(key)
 		} else if x == fSampleHits || !c.try(key) {

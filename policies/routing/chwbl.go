@@ -83,6 +83,9 @@ func (m *chwbl) keyOf(v *policies.View, t *policies.Turn) uint64 {
 	case "thread":
 		return exact.Hash1(chwblThread, uint64(t.Thread))
 	case "session":
+		if t.Key != 0 {
+			return exact.Hash1(chwblSession, uint64(t.Key))
+		}
 		return exact.Hash1(chwblSession, uint64(t.Session))
 	}
 	p := v.Owner(prefix.Prefix{Stream: t.Prompt.Stream, Tokens: min(t.Prompt.Tokens, m.tokens)})
