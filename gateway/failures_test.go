@@ -446,12 +446,12 @@ func TestFailureReplicaSleeps(t *testing.T) {
 
 // Oversize prompt: refused at the gate, with a reason.
 func TestFailureOversizePrompt(t *testing.T) {
-	r := newRig(t, 1, plainPolicy, func(c *Config) { c.Replicas[0].KVTokens = 100 })
-	x := r.send(request{body: `{"messages":[{"role":"user","content":"` + strings.Repeat("word ", 100) + `"}]}`})
+	r := newRig(t, 1, plainPolicy, func(c *Config) { c.Replicas[0].KVTokens, c.Prompt.Basis = 100, "tokens" })
+	x := r.send(request{path: "/v1/completions", body: `{"prompt":[` + strings.Repeat("5,", 100) + `5]}`})
 	if x.status != 400 || x.reason != "prompt_too_long" || r.stubs[0].requests.Load() != 0 || r.audit().Arrived != 0 {
 		t.Errorf("%+v", x)
 	}
-	r.sendOK(request{session: "s"})
+	r.sendOK(request{session: "s", body: `{"messages":[{"role":"user","content":"` + strings.Repeat("an image ", 100) + `"}]}`}) // nobody counted its tokens
 }
 
 // Retry storm: a request that is sent again takes the place of the first, within a budget, and Retry-After says when.

@@ -15,13 +15,13 @@ import (
 )
 
 // identify makes the chain of a request's prompt: of its token ids if they are asked for and can be had, else of its
-// bytes.
-func (g *Gateway) identify(ctx context.Context, api sse.API, raw []byte, body *identity.Body) (content.Chain, []int32, error) {
+// bytes. counted says that the number of tokens is no estimate.
+func (g *Gateway) identify(ctx context.Context, api sse.API, raw []byte, body *identity.Body) (p tokenized, counted bool, err error) {
 	if g.cfg.Prompt.Basis == "tokens" {
-		p, err := g.tokensOf(ctx, api, raw, body)
+		p, err = g.tokensOf(ctx, api, raw, body)
 		if err == nil {
 			g.metrics.bases.WithLabelValues("token").Inc()
-			return p.chain, p.ids, nil
+			return p, true, nil
 		}
 		g.once.Do(func() {
 			g.log.Warn("prompts are identified by their bytes where no engine gives their tokens", "error", err)
@@ -32,8 +32,8 @@ func (g *Gateway) identify(ctx context.Context, api sse.API, raw []byte, body *i
 	if len(body.TokenIDs) > 0 {
 		spans = append(spans, body.TokenIDs)
 	}
-	c, err := g.hasher.Bytes(content.Chain{}, body.Model, spans)
-	return c, nil, err
+	p.chain, err = g.hasher.Bytes(content.Chain{}, body.Model, spans)
+	return p, false, err
 }
 
 // tokenized is a prompt whose token ids were known.

@@ -90,11 +90,13 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, api sse.API) (*fl
 	if id := requestID(r.Header); id != "" {
 		f.requestKey = f.sessionKey() + "\x00" + id
 	}
-	if f.chain, f.tokens, err = g.identify(r.Context(), api, raw, parsed); err != nil {
+	prompt, counted, err := g.identify(r.Context(), api, raw, parsed)
+	if err != nil {
 		return nil, nil, badRequest("invalid_prompt", err.Error())
 	}
-	if most := g.longestPrompt(); most > 0 && int64(f.chain.Tokens) > most {
-		return nil, nil, badRequest("prompt_too_long", "the prompt has about "+strconv.Itoa(int(f.chain.Tokens))+" tokens, at most "+strconv.FormatInt(most, 10)+" fit")
+	f.chain, f.tokens = prompt.chain, prompt.ids
+	if most := g.longestPrompt(); counted && most > 0 && int64(f.chain.Tokens) > most {
+		return nil, nil, badRequest("prompt_too_long", "the prompt has "+strconv.Itoa(int(f.chain.Tokens))+" tokens, at most "+strconv.FormatInt(most, 10)+" fit")
 	}
 	if parsed.Stream && !parsed.IncludeUsage && !parsed.StreamOptions && (api == sse.Chat || api == sse.Completions) {
 		raw, f.strip = askUsage(raw), true

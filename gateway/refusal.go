@@ -18,7 +18,8 @@ type refusal struct {
 	reason     string // machine-readable, from a closed set; it goes into the error's code, a header and a metric
 	message    string // for people, without anything that a client sent
 	retryAfter time.Duration
-	retry      bool // Retry-After is sent
+	retry      bool  // Retry-After is sent
+	step       int64 // of the decision log, for a refusal by the policies
 }
 
 // Error implements error.
@@ -62,7 +63,9 @@ func (g *Gateway) refusedByGate(v Verdict) *refusal {
 	case Broken:
 		return g.refusalOf(ErrCoreFailed)
 	}
-	return tooMany(v.Reason.String(), "the admission policy refused the turn", after)
+	r := tooMany(v.Reason.String(), "the admission policy refused the turn", after)
+	r.step = v.Step
+	return r
 }
 
 // write answers in the error form of api.
@@ -70,6 +73,9 @@ func (r *refusal) write(w http.ResponseWriter, api sse.API) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Sluice-Reason", r.reason)
+	if r.step > 0 {
+		h.Set("X-Sluice-Decision", strconv.FormatInt(r.step, 10))
+	}
 	if r.retry {
 		h.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(r.retryAfter.Seconds())), 10))
 		h.Set("Retry-After-Ms", strconv.FormatInt(int64(math.Ceil(float64(r.retryAfter)/float64(time.Millisecond))), 10))
