@@ -5,7 +5,7 @@ STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 # Packages that start goroutines.
 RACE_PACKAGES = ./cmd/... ./figures/... ./gateway/... ./results/... ./traces/...
 
-.PHONY: build demo test lint race e2e fuzz bench accuracy routers determinism clean
+.PHONY: build demo test lint race e2e fuzz bench accuracy routers parity determinism clean
 
 # The program.
 build:
@@ -53,6 +53,10 @@ accuracy:
 # Every router with the best of its grid on the scenario `routers`; prints the section of docs/policies.md and writes it there.
 routers: build
 	$(GO) test ./studies -run '^TestRouters$$' -count=1 -v -routers ../bin/sluice
+
+# A gateway with fake engines, and the offline run of what its recorder wrote: every placement compared.
+parity:
+	$(GO) test ./gateway/parity -run '^TestParity$$' -count=1 -v -args -parity
 
 # The same results on other processors, with more of them, walking and with the reference pool; see the script.
 determinism:
