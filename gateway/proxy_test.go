@@ -357,3 +357,37 @@ func TestTokensOfPrompts(t *testing.T) {
 		t.Error("token ids that the client gives are not used")
 	}
 }
+
+// TestTheDecisionLogEndsAtItsSize: serving goes on, what is written replays (newRig sees to that), and it is said.
+func TestTheDecisionLogEndsAtItsSize(t *testing.T) {
+	r := newRig(t, 1, plainPolicy, func(c *Config) { c.Log.MaxBytes = 20_000 })
+	for i := range 100 {
+		r.sendOK(request{session: fmt.Sprint(i)})
+	}
+	a := r.settled()
+	if a.LogErrors == 0 || a.Finished != 100 || r.g.file.Err() == nil {
+		t.Errorf("accounts %+v, the log ended with %v", a, r.g.file.Err())
+	}
+	until(t, "it is written", func() bool { return r.g.file.written.Load() > 15_000 })
+	if info, err := os.Stat(r.g.cfg.Log.Path); err != nil || info.Size() > 20_000 {
+		t.Errorf("%v %v", info, err)
+	}
+	r.g.file.why = nil // closing it is no fault of the test
+}
+
+// TestALogThatIsThereIsKept under a name with a number.
+func TestALogThatIsThereIsKept(t *testing.T) {
+	path := t.TempDir() + "/d.jsonl"
+	for i := range 3 {
+		d, err := newDecisionFile(path, 1000, 4)
+		check(t, err)
+		_, err = fmt.Fprintf(d, "line of %d\n", i)
+		check(t, err)
+		check(t, d.Close())
+	}
+	for name, want := range map[string]string{path + ".1": "line of 0\n", path + ".2": "line of 1\n", path: "line of 2\n"} {
+		if got, err := os.ReadFile(name); err != nil || string(got) != want {
+			t.Errorf("%s: %q %v", name, got, err)
+		}
+	}
+}
