@@ -451,3 +451,31 @@ func TestEndpoints(t *testing.T) {
 		}
 	}
 }
+
+// Whoever has forgotten what an engine holds can learn it again.
+func TestResync(t *testing.T) {
+	for name, pub := range map[string]PublisherConfig{"the subscriber connects": loopback, "the engine connects": {Connect: true, Replay: "tcp://127.0.0.1:0"}} {
+		t.Run(name, func(t *testing.T) {
+			sub := SubscriberConfig{Replay: "yes"}
+			if pub.Connect {
+				sub = SubscriberConfig{Endpoint: "tcp://127.0.0.1:0", Bind: true}
+			}
+			x := start(t, pub, sub)
+			x.store()
+			x.agree()
+			x.mirror.mu.Lock()
+			clear(x.mirror.holds)
+			x.mirror.mu.Unlock()
+			x.sub.Resync()
+			x.until("the next connection", func() bool { return x.sub.Stats().Connects == 2 && x.pub.Subscribers() == 1 })
+			if pub.Connect { // there is no replay: what comes from now on
+				clear(x.holds)
+			}
+			x.store()
+			x.agree()
+			if s := x.sub.Stats(); s.Resets != 1 {
+				t.Errorf("%+v, expected a reset", s)
+			}
+		})
+	}
+}

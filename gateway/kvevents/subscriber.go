@@ -57,6 +57,9 @@ type Subscriber struct {
 	digest uint64
 	live   int64 // number of the last batch on this connection that was no replay; -1 for none
 
+	again   atomic.Bool // what is known is to be learnt again
+	current atomic.Pointer[conn]
+
 	connects, batches, replayed, duplicates, gaps, resets, malformed atomic.Int64
 	connected                                                        atomic.Bool
 }
@@ -135,6 +138,15 @@ func (s *Subscriber) Run(ctx context.Context, handle func(Update)) {
 	}
 }
 
+// Resync has what is known of the engine dropped and learnt again, as far as the engine can replay it: for whoever has forgotten
+// it. It may be called from any goroutine.
+func (s *Subscriber) Resync() {
+	s.again.Store(true)
+	if k := s.current.Load(); k != nil {
+		k.close()
+	}
+}
+
 // accept takes engines that connect. The newest is the one that lives: the connection before it is closed.
 func (s *Subscriber) accept(ctx context.Context, wait *sync.WaitGroup, arrivals chan<- *conn) {
 	stop := context.AfterFunc(ctx, func() { s.listener.Close() })
@@ -173,6 +185,10 @@ func (s *Subscriber) follow(ctx context.Context, k *conn, handle func(Update)) {
 	defer stop()
 	if k.send(append([]byte{1}, s.cfg.Topic...)) != nil {
 		return
+	}
+	s.current.Store(k)
+	if s.again.Swap(false) {
+		s.reset("it was asked for again", handle)
 	}
 	s.live = -1
 	s.catchUp(ctx, "connected again, and it cannot be told what happened meanwhile", handle)
