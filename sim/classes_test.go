@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"math"
 	"strings"
@@ -39,7 +40,7 @@ func TestClassSharesAreChecked(t *testing.T) {
 		{[]float64{math.NaN(), 1}, "class 0 has a share of NaN"}, {[]float64{0, math.Inf(1)}, "class 1 has a share of +Inf"},
 	} {
 		c.ClassShares = x.shares
-		_, err := c.check()
+		_, err := c.check(context.Background())
 		if x.want == "" && err == nil {
 			continue
 		}

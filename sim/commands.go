@@ -97,7 +97,19 @@ func (r *run) rejected(a int32, c policies.Command) {
 // superseded ends an attempt that waited when a newer one of its thread arrived.
 func (r *run) superseded(a int32) {
 	x := &r.attempts[a]
+	turn := x.turn
+	// Where it is the newest of its turn, another turn of the thread took its place, and nobody sends this one again.
+	lost := !x.gone && x.row.Attempt == r.turn(turn).attempts
 	x.row.Outcome = results.Superseded
-	r.sessions[x.turn.session].row.AttemptsPreempted++
+	x.row.Final = lost
+	r.sessions[turn.session].row.AttemptsPreempted++
 	r.endAttempt(a, r.now)
+	switch {
+	case !lost:
+	case r.cfg.Open: // the other turns come by themselves
+		r.sessions[turn.session].failed = true
+		r.turnOver(turn, r.now)
+	default:
+		r.turnFailed(turn, r.now)
+	}
 }

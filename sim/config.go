@@ -10,6 +10,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"math"
 
@@ -141,10 +142,10 @@ func (c *Config) source() traces.Source {
 }
 
 // check reads the sessions once and refuses what the engines of the cluster would never finish.
-func (c *Config) check() (*traces.Survey, error) {
+func (c *Config) check(ctx context.Context) (*traces.Survey, error) {
 	tokens := int64(c.KVBlocks) * int64(c.Engine.BlockTokens)
 	limit := min(tokens, int64(c.MaxModelLen))
-	v, err := traces.NewSurvey(c.source(), c.Engine.BlockTokens, limit)
+	v, err := traces.NewSurvey(ctx, c.source(), c.Engine.BlockTokens, limit)
 	switch {
 	case err != nil:
 		return nil, err

@@ -69,7 +69,7 @@ const maxRunPS = int64(100*86400) * 1_000_000_000_000
 // Run simulates cfg and hands its rows to sink. It stops with the context's error when ctx is cancelled, and with an
 // InputError when cfg cannot be run.
 func Run(ctx context.Context, cfg *Config, sink results.Sink) (*results.Totals, error) {
-	r, err := begin(cfg, sink)
+	r, err := begin(ctx, cfg, sink)
 	if err != nil {
 		return nil, err
 	}
@@ -84,12 +84,13 @@ func Run(ctx context.Context, cfg *Config, sink results.Sink) (*results.Totals, 
 	if err := r.checkEnd(); err != nil {
 		return nil, err
 	}
-	return &r.totals, nil
+	totals := r.totals // a pointer to the run's own would keep all of it
+	return &totals, nil
 }
 
 // begin makes a run that is ready to loop.
-func begin(cfg *Config, sink results.Sink) (*run, error) {
-	survey, err := cfg.check()
+func begin(ctx context.Context, cfg *Config, sink results.Sink) (*run, error) {
+	survey, err := cfg.check(ctx)
 	if err != nil {
 		return nil, err
 	}

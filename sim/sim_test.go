@@ -308,6 +308,31 @@ func TestTurnsWaitForTheirDependencies(t *testing.T) {
 	}
 }
 
+// TestTurnsThatOvertakeAtTheGate lets the turns of a session arrive at their recorded times, some while the one before waits
+// at the gate: the gate keeps the newest of a thread, and every turn ends all the same.
+func TestTurnsThatOvertakeAtTheGate(t *testing.T) {
+	tr := generated(t, "bailian-agentic", map[string]float64{"sessions": 6, "single_turn_share": 0})
+	c := world(t, traces.DropOverContext(tr, 25_000), "max-requests", "round-robin")
+	c.GateParams = c.Gate.Resolve(policies.Params{"max_requests": {Number: 1}})
+	c.KVBlocks, c.Open = 1700, true
+	out, _ := simulate(t, c)
+	lost := 0
+	for i := range out.turns {
+		if x := &out.turns[i]; x.Outcome == results.Superseded && x.Final {
+			lost++
+		}
+	}
+	incomplete := 0
+	for i := range out.sessions {
+		if !out.sessions[i].Complete {
+			incomplete++
+		}
+	}
+	if lost == 0 || incomplete == 0 {
+		t.Errorf("%d turns were overtaken, in %d sessions", lost, incomplete)
+	}
+}
+
 func TestInputErrors(t *testing.T) {
 	long := world(t, chain([]call{{prompt: 5000, output: 10}}), "none", "round-robin")
 	long.KVBlocks = 300

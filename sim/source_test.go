@@ -29,7 +29,7 @@ func TestSourcesAreTheTrace(t *testing.T) {
 			p = traces.Params{"prompts": traces.Num(3), "samples": traces.Num(2), "turns": traces.Num(6)}
 			c.Arrivals = Arrivals{Process: Rollout, Prompts: 2, Samples: 2}
 		}
-		c.Open = c.Gate.Name == "none" && rapid.Bool().Draw(rt, "open") // a turn that a gate holds is superseded by the next
+		c.Open = rapid.Bool().Draw(rt, "open")
 		seed := rapid.Uint64Range(0, 1<<40).Draw(rt, "seed of the source")
 		tr, err := traces.Generate(preset, seed, p)
 		if err != nil {
@@ -124,7 +124,7 @@ func TestPlacesAreUsedAgain(t *testing.T) {
 	c := world(t, chain([]call{{prompt: 1, output: 1}}), "none", "round-robin")
 	c.Trace, c.Source, c.Replicas = nil, src, 2
 	c.Arrivals = Arrivals{Process: Concurrent, Sessions: 7}
-	r, err := begin(c, nothing{})
+	r, err := begin(context.Background(), c, nothing{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,10 @@
 package traces
 
-import "github.com/sluice-sim/sluice/prefix"
+import (
+	"context"
+
+	"github.com/sluice-sim/sluice/prefix"
+)
 
 // Ceiling returns for every session and turn the most prompt tokens that an infinite cache could hold in any order of
 // the sessions: the leading full blocks of blockTokens tokens, at most floor((prompt-1)/blockTokens), whose content is
@@ -8,7 +12,7 @@ import "github.com/sluice-sim/sluice/prefix"
 // all but the last token of its output. A turn that does not wait for the completion of the turn before it in its thread
 // may overtake it, so it counts as the start of another thread. blockTokens must be positive.
 func Ceiling(tr *Trace, blockTokens int32) [][]int32 {
-	v, err := NewSurvey(tr, blockTokens, 1<<62)
+	v, err := NewSurvey(context.Background(), tr, blockTokens, 1<<62)
 	if err != nil {
 		panic(err) // memory can be read
 	}

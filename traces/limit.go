@@ -28,7 +28,7 @@ func DefaultLimits() Limits {
 		Document:        512 << 20,
 		Line:            16 << 20,
 		Rows:            50_000_000,
-		Sessions:        5_000_000,
+		Sessions:        20_000_000,
 		TurnsPerSession: 1_000_000,
 		BlocksPerTurn:   1 << 20,
 		StringLen:       64 << 10,

@@ -1,6 +1,7 @@
 package traces
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/sluice-sim/sluice/prefix"
@@ -22,8 +23,8 @@ type Survey struct {
 }
 
 // NewSurvey reads a source. limit is the most tokens of a turn, prompt and output together, that count as no fault.
-// blockTokens must be positive.
-func NewSurvey(src Source, blockTokens int32, limit int64) (*Survey, error) {
+// blockTokens must be positive. It stops with the context's error when ctx is cancelled.
+func NewSurvey(ctx context.Context, src Source, blockTokens int32, limit int64) (*Survey, error) {
 	a := src.About()
 	v := &Survey{block: blockTokens, tree: a.Tree, InOrder: true}
 	x := surveyor{Survey: v, extents: make([]twoExtents, a.Tree.Len()), owner: make([]int32, a.Tree.Len())}
@@ -32,7 +33,9 @@ func NewSurvey(src Source, blockTokens int32, limit int64) (*Survey, error) {
 	}
 	last := Unknown
 	err := Each(src, func(number int32, s *Session) error {
-		v.Sessions++
+		if v.Sessions++; v.Sessions%1024 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
 		v.Turns += int64(len(s.Turns))
 		v.InOrder = v.InOrder && s.StartNS >= last
 		last = s.StartNS

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/sluice-sim/sluice/exact"
@@ -21,6 +23,7 @@ import (
 // workload is the sessions that all arms with the same workload share. It is only read.
 type workload struct {
 	source      traces.Source // before turns over an arm's context limit are dropped
+	large       bool          // its sessions are not held in memory
 	traceDigest string
 }
 
@@ -30,16 +33,25 @@ func loadWorkload(ctx context.Context, sc *scenarios.Scenario) (*workload, error
 	if err != nil {
 		return nil, badInput(err)
 	}
-	if src.About().Turns <= heldTurns {
-		if src, err = traces.Hold(src); err != nil {
-			return nil, badInput(err)
-		}
+	large := src.About().Turns > heldTurns
+	if large {
+		spareMemory()
+	} else if src, err = traces.Hold(src); err != nil {
+		return nil, badInput(err)
 	}
 	digest, err := traces.Digest(src)
 	if err != nil {
 		return nil, badInput(err)
 	}
-	return &workload{source: src, traceDigest: digest}, ctx.Err()
+	return &workload{source: src, large: large, traceDigest: digest}, ctx.Err()
+}
+
+// spareMemory has garbage collected when there is half as much of it as is live, not as much, unless the environment says
+// how much. Of a large workload little is live for long but tables without pointers, so that costs next to nothing.
+func spareMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
+	}
 }
 
 // heldTurns is up to how many turns a workload is kept in memory, about 25 MB. The sessions of a larger one are made or
@@ -73,6 +85,9 @@ func runArm(ctx context.Context, sc *scenarios.Scenario, w *workload, mode modeF
 		logDecisions(cfg, mode.log)
 	}
 	totals, err := sim.Run(ctx, cfg, sink)
+	if w.large {
+		debug.FreeOSMemory() // the state of the simulation makes room for what the summary sorts
+	}
 	var in *sim.InputError
 	if errors.As(err, &in) {
 		err = badInput(err)
