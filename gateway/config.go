@@ -91,6 +91,7 @@ type SignalsConfig struct {
 type ProbeConfig struct {
 	Path     string  `yaml:"path" def:"" doc:"Path of the engine that answers POST of {\"tokens\": [..]} with {\"resident_tokens\": n, \"kv_cache_usage\": 0..1}, as the fake engine does at /sluice/resident. Empty: usage is scraped when it is asked for, and what is resident is what KV events say."`
 	TimeoutS float64 `yaml:"timeout_s" def:"0.25" min:"0.001" max:"60" unit:"s" doc:"A probe that takes longer has no answer."`
+	MaxAgeS  float64 `yaml:"max_age_s" def:"0.1" min:"0" max:"60" unit:"s" doc:"A usage that was scraped so recently answers a usage probe; path is empty."`
 }
 
 // HealthConfig says when an engine takes turns.
@@ -98,7 +99,7 @@ type HealthConfig struct {
 	Path      string  `yaml:"path" def:"/health" doc:"Path that answers 200 when the engine is well."`
 	PeriodS   float64 `yaml:"period_s" def:"1" min:"0.01" max:"3600" unit:"s" doc:"Interval between two checks."`
 	TimeoutS  float64 `yaml:"timeout_s" def:"1" min:"0.001" max:"60" unit:"s" doc:"A check that takes longer has failed."`
-	FailAfter int64   `yaml:"fail_after" def:"2" min:"1" max:"1000" doc:"Checks that fail in a row before an engine counts as down. A refused connection counts at once."`
+	FailAfter int64   `yaml:"fail_after" def:"2" min:"1" max:"1000" doc:"Checks that fail in a row before an engine counts as down; one that only does not answer in time takes nothing new but is not down. A refused connection counts at once."`
 	WedgedS   float64 `yaml:"wedged_s" def:"120" min:"0" max:"86400" unit:"s" doc:"An engine on which a turn runs that had no byte for so long takes nothing new until one moves; 0: never."`
 }
 

@@ -589,3 +589,27 @@ func TestFailureManyGatewaysAgree(t *testing.T) {
 		t.Errorf("without r2 sessions went to %v", went)
 	}
 }
+
+// Too busy for its health check: it takes nothing new, and is not down.
+func TestFailureLateHealthCheck(t *testing.T) {
+	r := newRig(t, 2, plainPolicy, func(c *Config) { c.Health.TimeoutS = 0.05 })
+	r.sendOK(request{session: "s"})
+	r.g.driver.Do(func(b *Batch) {
+		p, err := r.g.table.Place(chainOf(t, r.g, 64))
+		check(t, err)
+		b.Stored(0, p.Stream, 0, 4, 16)
+	})
+	r.stubs[0].set(func() { r.stubs[0].late = 200 * time.Millisecond })
+	r.untilState("r0", "draining")
+	if why := r.state("r0").Why; len(why) != 1 || why[0] != "late" {
+		t.Errorf("why: %v", why)
+	}
+	if x := r.sendOK(request{session: "s"}); x.replica != "r1" {
+		t.Errorf("a turn went to a replica that is too busy: %+v", x)
+	}
+	if hit := r.knows(0); hit != 64 {
+		t.Errorf("%d tokens of its cache are known", hit)
+	}
+	r.stubs[0].set(func() { r.stubs[0].late = 0 })
+	r.untilState("r0", "up")
+}

@@ -20,12 +20,13 @@ const (
 	asleep                          // it says that it sleeps
 	wedged                          // turns run on it that do not move
 	drained                         // an operator drains it
+	late                            // its health check is not answered in time, though it can be connected to
 )
 
 // names of conditions, for people.
 func (c condition) names() []string {
 	names := []string{}
-	for i, n := range []string{"unwell", "suspected", "asleep", "wedged", "drained"} {
+	for i, n := range []string{"unwell", "suspected", "asleep", "wedged", "drained", "late"} {
 		if c>>i&1 != 0 {
 			names = append(names, n)
 		}
@@ -45,6 +46,7 @@ type replica struct {
 	condition condition
 	state     policies.ReplicaState // as the core was told
 	fails     int64                 // checks in a row
+	lates     int64
 	models    []string
 	sample    policies.Sample     // the last one, as the core was told
 	stale     bool                // the core was told that nothing is known, or that the replica is full

@@ -30,6 +30,7 @@ type stub struct {
 	probe    http.HandlerFunc // of /probe; nil for 404
 	sleeping bool
 	unwell   bool
+	late     time.Duration // of the health check
 
 	requests  atomic.Int64
 	cancelled chan time.Time // when a request's client was seen to be gone
@@ -43,6 +44,10 @@ func newStub(t testing.TB) *stub {
 		mux.HandleFunc("POST "+path, s.api)
 	}
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		s.mu.Lock()
+		late := s.late
+		s.mu.Unlock()
+		time.Sleep(late)
 		if s.get(func() bool { return s.unwell }) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}

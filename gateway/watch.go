@@ -63,11 +63,7 @@ func (g *Gateway) checkHealth(ctx context.Context, r *replica) {
 	}
 	if err != nil || status != http.StatusOK {
 		r.checkErrors.Add(1)
-		g.driver.Do(func(b *Batch) {
-			if r.fails++; r.fails >= g.cfg.Health.FailAfter || err != nil && isDial(err) {
-				g.impose(b, r, unwell)
-			}
-		})
+		g.driver.Do(func(b *Batch) { g.checkFailed(b, r, err) })
 		return
 	}
 	sleeps := g.sleeps(ctx, r, timeout)
@@ -77,7 +73,7 @@ func (g *Gateway) checkHealth(ctx context.Context, r *replica) {
 	}
 	moves := g.moves(r)
 	g.driver.Do(func(b *Batch) {
-		r.fails, r.models = 0, models
+		r.fails, r.lates, r.models = 0, 0, models
 		set := condition(0)
 		if sleeps {
 			set |= asleep
@@ -88,6 +84,25 @@ func (g *Gateway) checkHealth(ctx context.Context, r *replica) {
 		r.condition = r.condition&drained | set
 		g.settle(b, r)
 	})
+}
+
+// checkFailed counts a check that failed. An engine that is connected to and only too busy to answer is not down: it keeps
+// what it runs and holds, and takes nothing new.
+func (g *Gateway) checkFailed(b *Batch, r *replica, err error) {
+	switch {
+	case err != nil && isDial(err):
+		r.fails = g.cfg.Health.FailAfter
+	case errors.Is(err, context.DeadlineExceeded):
+		if r.lates++; r.lates >= g.cfg.Health.FailAfter {
+			g.impose(b, r, late)
+		}
+		return
+	default:
+		r.fails++
+	}
+	if r.fails >= g.cfg.Health.FailAfter {
+		g.impose(b, r, unwell)
+	}
 }
 
 // sleeps asks whether the engine sleeps. Most engines do not answer, and do not sleep.
@@ -281,6 +296,10 @@ func (g *Gateway) scrapeFailed(b *Batch, r *replica) {
 func (g *Gateway) probe(p Probe, v *policies.View) (Answer, bool) {
 	r := g.replicas[p.Replica]
 	f, _ := p.Attempt.owner.(*flight)
+	if x := &r.sample; !p.Prefix && g.cfg.Signals.Probe.Path == "" && x.Has&policies.HasUsage != 0 &&
+		g.clock.Now()-x.At <= policies.Time(seconds(g.cfg.Signals.Probe.MaxAgeS)) {
+		return Answer{Outcome: policies.ProbeValue, Usage: x.Usage}, false
+	}
 	if p.Prefix && (g.cfg.Signals.Probe.Path == "" || f == nil || f.tokens == nil) {
 		if hit, ok := v.HitTokens(p.Replica, p.Attempt.prompt); ok {
 			return Answer{Outcome: policies.ProbeValue, HitTokens: hit, PromptTokens: p.Attempt.prompt.Tokens}, false
