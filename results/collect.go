@@ -14,7 +14,7 @@ func (t *Turn) wasScheduled() bool { return t.ScheduledPS != Missing }
 const maxSessions = 1 << 28
 
 // Collector is a Sink that computes the Summary. It keeps 108 bytes an attempt, or, within a Writer, half a million
-// attempts in memory and the others in a file; and about 32 bytes a session.
+// attempts in memory and the others in a file; and 20 bytes a session.
 type Collector struct {
 	info     Info
 	attempts attempts
@@ -181,8 +181,10 @@ func (c *Collector) summary(totals *Totals) (*Summary, error) {
 	s.Engine = engineOf(totals)
 	s.Waste = c.waste(totals)
 	s.Gate = c.gate(totals)
-	s.Milestones = c.sessions.milestones()
-	if err := c.measure(s, totals); err != nil {
+	var sort sorter
+	sort.reserve(max(int(c.sums.attempts), c.sessions.n))
+	s.Milestones = c.sessions.milestones(&sort)
+	if err := c.measure(s, totals, &sort); err != nil {
 		return nil, err
 	}
 	s.TableWindow = "whole"
@@ -211,7 +213,7 @@ func (s *Summary) Table() *Window {
 
 func (c *Collector) conservation(totals *Totals) Conservation {
 	k := Conservation{Read: totals.Turns, Attempts: c.sums.attempts, Sessions: totals.Sessions,
-		Complete: c.sessions.completed(), ByReason: notNil(totals.Dropped)}
+		Complete: int64(c.sessions.completed), ByReason: notNil(totals.Dropped)}
 	for o, n := range c.sums.outcomes {
 		k.Outcomes = append(k.Outcomes, Count{Outcome(o).String(), n})
 		if Outcome(o) == Finished {

@@ -57,10 +57,8 @@ var (
 func inWindow(i int) uint32 { return 1 << i }
 
 // measure fills in the windows, the buckets and all other distributions.
-func (c *Collector) measure(s *Summary, totals *Totals) error {
-	var sort sorter
-	sort.reserve(int(c.sums.attempts))
-	steady, hasSteady, err := c.steadySpan(&sort)
+func (c *Collector) measure(s *Summary, totals *Totals, sort *sorter) error {
+	steady, hasSteady, err := c.steadySpan(sort)
 	if err != nil {
 		return err
 	}
@@ -68,7 +66,7 @@ func (c *Collector) measure(s *Summary, totals *Totals) error {
 	var spans []span
 	var windows []*Window
 	add := func(into **Window, sp span) error {
-		w, err := c.window(sp, totals, &sums)
+		w, err := c.window(sp, totals, &sums, sort)
 		*into, spans, windows = w, append(spans, sp), append(windows, w)
 		return err
 	}
@@ -85,11 +83,11 @@ func (c *Collector) measure(s *Summary, totals *Totals) error {
 	byTurn, byContext := bucketsWith(turnEdges[:], c.sums.byTurn[:]), bucketsWith(contextEdges[:], c.sums.byContext[:])
 	for i := range distributions {
 		d := &distributions[i]
-		if err := c.gather(&sort, d, spans); err != nil {
+		if err := c.gather(sort, d, spans); err != nil {
 			return err
 		}
 		sort.sort()
-		d.setWindows(&sort, windows)
+		d.setWindows(sort, windows)
 		if d.bucket != nil {
 			sort.groups(0, turnField, len(byTurn), func(i int, bits []uint64) { *d.bucket(&byTurn[i]) = distOfBits(bits) })
 			sort.groups(0, contextField, len(byContext), func(i int, bits []uint64) { *d.bucket(&byContext[i]) = distOfBits(bits) })
@@ -102,7 +100,7 @@ func (c *Collector) measure(s *Summary, totals *Totals) error {
 			w.Interactivity = ratio(1, *w.TPOT.P50)
 		}
 	}
-	if err := c.gather(&sort, &gateWaits, nil); err != nil {
+	if err := c.gather(sort, &gateWaits, nil); err != nil {
 		return err
 	}
 	sort.sort()

@@ -1,11 +1,22 @@
 package results
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
+
+// distOf summarises values, which it sorts.
+func distOf(values []float64) Dist {
+	slices.Sort(values)
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return summarise(len(values), sum, func(i int) float64 { return values[i] })
+}
 
 // plainDists works the distributions of finished turns out of the rows, one condition at a time: by window and class
 // ("" is all), by turn bucket and by reason of admission.

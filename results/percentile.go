@@ -1,9 +1,6 @@
 package results
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // percentile is the value at p percent of n ascending values by linear interpolation between the closest ranks, numpy's
 // default.
@@ -18,16 +15,6 @@ func percentile(n int, at func(i int) float64, p int) float64 {
 
 // shown says whether n samples support the p-th percentile: at least five lie above it.
 func shown(n, p int64) bool { return n*(100-p) >= 500 }
-
-// distOf summarises values, which it sorts.
-func distOf(values []float64) Dist {
-	slices.Sort(values)
-	sum := 0.0
-	for _, v := range values {
-		sum += v
-	}
-	return summarise(len(values), sum, func(i int) float64 { return values[i] })
-}
 
 // summarise summarises n ascending values with that sum, taken from the smallest to the largest.
 func summarise(n int, sum float64, at func(i int) float64) Dist {

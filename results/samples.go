@@ -1,9 +1,6 @@
 package results
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // Latencies are the samples behind a run's distributions, in seconds and ascending, of the window that tables show.
 type Latencies struct{ TTFT, E2EL, SessionTime []float64 }
@@ -44,12 +41,18 @@ func (r *Run) Latencies() (*Latencies, error) {
 		}
 		s.sort()
 		s.groups(inWindow(0), everyone, 1, func(_ int, bits []uint64) {
-			for _, b := range bits {
-				*into = append(*into, math.Float64frombits(b))
-			}
+			*into = floats(*into, bits)
 		})
 	}
-	l.SessionTime = c.sessions.in(sp)
-	slices.Sort(l.SessionTime)
+	c.sessions.lengths(&s, sp)
+	l.SessionTime = floats(nil, s.keys)
 	return l, nil
+}
+
+// floats appends values, given by their bits.
+func floats(values []float64, bits []uint64) []float64 {
+	for _, b := range bits {
+		values = append(values, math.Float64frombits(b))
+	}
+	return values
 }

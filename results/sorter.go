@@ -35,6 +35,8 @@ func (s *sorter) add(key uint64, tag uint32) {
 
 func keyOfPS(ps int64) uint64 { return uint64(ps) ^ signBit }
 
+func psOfKey(key uint64) int64 { return int64(key ^ signBit) }
+
 func keyOf(v float64) uint64 {
 	if b := math.Float64bits(v); b < signBit {
 		return b | signBit
@@ -47,7 +49,7 @@ func keyOf(v float64) uint64 {
 func (s *sorter) bitsOf(key uint64) uint64 {
 	switch {
 	case s.seconds:
-		return math.Float64bits(Seconds(int64(key ^ signBit)))
+		return math.Float64bits(Seconds(psOfKey(key)))
 	case key >= signBit:
 		return key ^ signBit
 	default:
@@ -152,6 +154,9 @@ func (s *sorter) groups(sel uint32, f field, n int, each func(group int, bits []
 		at = end
 	}
 }
+
+// dist summarises all sorted values.
+func (s *sorter) dist() Dist { return distOfBits(s.keys) }
 
 // distOfBits summarises ascending values, given by their bits.
 func distOfBits(bits []uint64) Dist {

@@ -17,7 +17,7 @@ func (c *Collector) wholeSpan(totals *Totals) (sp span, ok bool) {
 // steadySpan is the time from the start of the session that makes 10 % of those that started to the completion of the
 // turn that makes 90 % of those that finished.
 func (c *Collector) steadySpan(s *sorter) (sp span, ok bool, err error) {
-	start, ok := c.sessions.tenth()
+	start, ok := c.sessions.tenth(s)
 	if !ok {
 		return span{}, false, nil
 	}
@@ -25,19 +25,22 @@ func (c *Collector) steadySpan(s *sorter) (sp span, ok bool, err error) {
 		return span{}, false, err
 	}
 	s.order()
-	sp = span{start: start, end: int64(s.keys[(len(s.keys)*90+99)/100-1] ^ signBit)}
+	sp = span{start: start, end: psOfKey(s.keys[(len(s.keys)*90+99)/100-1])}
 	return sp, sp.end > sp.start, nil
 }
 
 // window measures over a span all that is no distribution.
-func (c *Collector) window(sp span, totals *Totals, sums *windowSums) (*Window, error) {
+func (c *Collector) window(sp span, totals *Totals, sums *windowSums, sort *sorter) (*Window, error) {
 	length := Seconds(sp.end - sp.start)
 	w := &Window{Start: Seconds(sp.start), End: Seconds(sp.end), Length: length}
 	if err := sums.of(c, sp); err != nil {
 		return nil, err
 	}
 	sums.set(w)
-	w.SessionTime = distOf(c.sessions.in(sp))
+	sums.sessionRates(sort)
+	w.SessionHit = sort.dist()
+	c.sessions.lengths(sort, sp)
+	w.SessionTime = sort.dist()
 	load := c.series.over(sp.start, sp.end, int(totals.Replicas))
 	w.SampledAtAll = load.sampled
 	if sp.whole {
@@ -72,21 +75,20 @@ func (c *Collector) window(sp span, totals *Totals, sums *windowSums) (*Window, 
 
 // windowSums are sums over the attempts of a span.
 type windowSums struct {
-	turnSums           // over the turns that arrived in it, last attempts
-	completed    int64 // turns finished in it
-	good         int64 // of these met the SLO
-	goodOutput   int64 // their tokens
-	goodTotal    int64
-	waits        int64 // at the gate, of all attempts of turns that arrived, ps
-	latency      int64 // of finished turns that arrived, ps
-	computed     int64 // tokens of all attempts of turns that arrived
-	wasted       int64
-	cpu, global  int64 // hits of turns that arrived, by tier
-	known        int64 // turns that arrived whose latency on an idle replica is known
-	infeasible   int64 // of these
-	classes      []turnSums
-	sessionRates []float64
-	sessions     []struct{ hits, prompt int64 } // by session
+	turnSums          // over the turns that arrived in it, last attempts
+	completed   int64 // turns finished in it
+	good        int64 // of these met the SLO
+	goodOutput  int64 // their tokens
+	goodTotal   int64
+	waits       int64 // at the gate, of all attempts of turns that arrived, ps
+	latency     int64 // of finished turns that arrived, ps
+	computed    int64 // tokens of all attempts of turns that arrived
+	wasted      int64
+	cpu, global int64 // hits of turns that arrived, by tier
+	known       int64 // turns that arrived whose latency on an idle replica is known
+	infeasible  int64 // of these
+	classes     []turnSums
+	sessions    []struct{ hits, prompt int64 } // by session
 }
 
 // turnSums are sums over last attempts.
@@ -111,17 +113,22 @@ func (t *turnSums) addTokens(hits, ceiling, prompt int64) {
 
 // of sums over a span; the room for sessions is used again.
 func (w *windowSums) of(c *Collector, sp span) error {
-	*w = windowSums{sessions: grown(&w.sessions, int(c.most)+1), sessionRates: w.sessionRates[:0], classes: make([]turnSums, len(c.classes))}
+	*w = windowSums{sessions: grown(&w.sessions, int(c.most)+1), classes: make([]turnSums, len(c.classes))}
 	clear(w.sessions)
-	err := c.attempts.each(timeArrival.set()|timeDone.set()|timeWait.set()|countFlags.set()|countSession.set()|countClass.set()|
+	return c.attempts.each(timeArrival.set()|timeDone.set()|timeWait.set()|countFlags.set()|countSession.set()|countClass.set()|
 		countPrompt.set()|countOutput.set()|countComputed.set()|countWasted.set()|countCeiling.set()|countHitGPU.set()|
 		countHitCPU.set()|countHitGlobal.set(), func(ch *chunk) { w.add(ch, sp) })
+}
+
+// sessionRates sorts the hit rates of the sessions.
+func (w *windowSums) sessionRates(rates *sorter) {
+	rates.reset(false)
 	for _, s := range w.sessions {
 		if s.prompt > 0 {
-			w.sessionRates = append(w.sessionRates, float64(s.hits)/float64(s.prompt))
+			rates.add(keyOf(float64(s.hits)/float64(s.prompt)), 0)
 		}
 	}
-	return err
+	rates.sort()
 }
 
 func (w *windowSums) add(ch *chunk, sp span) {
@@ -185,7 +192,6 @@ func (w *windowSums) set(into *Window) {
 	into.HitRateGPU = ratio(float64(w.hits-w.cpu-w.global), prompt)
 	into.HitRateCPU, into.HitRateGlobal = ratio(float64(w.cpu), prompt), ratio(float64(w.global), prompt)
 	into.Capture = ratio(float64(w.hits), float64(w.ceiling))
-	into.SessionHit = distOf(w.sessionRates)
 }
 
 func (w *Window) setLoad(load *load, sp span, totals *Totals) {
