@@ -330,7 +330,7 @@ func FuzzDecisionLog(f *testing.F) {
 	f.Add([]byte(smallLog))
 	first := smallLog[:strings.IndexByte(smallLog, '\n')+1]
 	f.Add([]byte(first + `{"first_stream":0,"streams":[[-1,0],[0,16]]}` + "\n" + `{"streams_again":[[1,-1,0]]}` + "\n"))
-	f.Add([]byte(first + `{"step":1,"now_ns":0,"facts":[{"fact":"turn_arrived","attempt":1,"session":0,"thread":0,"turn":1,"retry":0,"stream":-1,"prompt_tokens":1,"max_tokens":0,"class":0,"group":-1,"key":-7}],"commands":[]}` + "\n" + strings.Replace(first, "1e-07", "1e-06", 1)))
+	f.Add([]byte(first + `{"step":1,"now_ns":0,"facts":[{"fact":"turn_arrived","attempt":1,"session":0,"thread":0,"turn":1,"retry":0,"stream":-1,"prompt_tokens":1,"max_tokens":0,"class":0,"group":-1,"key":-7}],"commands":[]}` + "\n" + strings.Replace(first, "1e-07", "1e-08", 1)))
 	for _, r := range catalog.Routers()[:2] {
 		log, _ := record(f, world(f, "session", r.Name, 1))
 		f.Add(log[:min(len(log), 6000)])
