@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-sim/sluice/exact"
 	"github.com/sluice-sim/sluice/prefix"
 	"github.com/sluice-sim/sluice/traces"
 )
@@ -114,9 +115,41 @@ func TestSessionsStartInTheirOrder(t *testing.T) {
 	}
 }
 
+// TestStartsAreDrawnBySession holds the starts of sessions to the draws, made here in one go.
+func TestStartsAreDrawnBySession(t *testing.T) {
+	const n, rate = 50, 3.0
+	tr := generated(t, "bench", map[string]float64{"sessions": n, "input_tokens": 50, "output_tokens": 3})
+	for _, shuffle := range []bool{false, true} {
+		c := world(t, tr, "none", "round-robin")
+		c.Seed = 5
+		c.Arrivals = Arrivals{Process: Poisson, RatePerS: rate, Shuffle: shuffle}
+		order := make([]int32, n)
+		for i := range order {
+			order[i] = int32(i)
+		}
+		for i := n - 1; i > 0 && shuffle; i-- {
+			j := exact.UniformInt(exact.Hash2(c.Seed, purposeOrder, uint64(i)), int64(i+1))
+			order[i], order[j] = order[j], order[i]
+		}
+		want := map[int32]int64{}
+		at := int64(0)
+		for i, s := range order {
+			want[s] = at
+			at += toPS(-exact.Log(exact.Uniform(exact.Hash2(c.Seed, purposeArrival, uint64(i)))) / rate * 1e12)
+		}
+		out, _ := simulate(t, c)
+		for i := range out.sessions {
+			x := &out.sessions[i]
+			if d := x.StartPS - want[x.Session]; d < -n || d > n { // the gap is rounded here and there
+				t.Errorf("shuffled %v: session %d starts at %d, expected %d", shuffle, x.Session, x.StartPS, want[x.Session])
+			}
+		}
+	}
+}
+
 // TestPlacesAreUsedAgain holds what a run keeps to the sessions that are live at a time.
 func TestPlacesAreUsedAgain(t *testing.T) {
-	p := traces.Params{"sessions": traces.Num(500), "turns": traces.Num(3), "input_tokens": traces.Num(100), "output_tokens": traces.Num(4)}
+	p := traces.Params{"sessions": traces.Num(500), "turns": traces.Num(3), "input_tokens": traces.Num(100), "output_tokens": traces.Num(4), "prefix_tokens": traces.Num(64)}
 	src, err := traces.GenerateSource("bench", 1, p)
 	if err != nil {
 		t.Fatal(err)
@@ -137,9 +170,40 @@ func TestPlacesAreUsedAgain(t *testing.T) {
 	if n := len(r.history.known); n > 2*8 {
 		t.Errorf("%d streams known at the end of 7 sessions at a time", n)
 	}
+	if k := r.history.of(0); k == nil || k.anywhere != 4 || len(k.holders) != 2 {
+		t.Errorf("of the shared prefix %+v is known, expected 4 blocks on both replicas", k)
+	}
+	for s := range prefix.StreamID(r.tree.Len()) {
+		if s > 0 && r.history.of(s) != nil {
+			t.Errorf("stream %d is known, its session is over", s)
+		}
+	}
 	if n := len(r.agenda.heap); n > 10 {
 		t.Errorf("%d events at the end", n)
 	}
+}
+
+// TestTurnsOfOneMomentArriveInTheirOrder takes events off the agenda by session and turn, whatever the order in which they
+// were planned and the places of the sessions.
+func TestTurnsOfOneMomentArriveInTheirOrder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var q agenda
+		type arrival struct{ number, turn, place int32 }
+		var want []arrival
+		for number := range int32(4) {
+			for turn := range int32(5) {
+				want = append(want, arrival{number, turn, (number * 3) % 4})
+			}
+		}
+		for _, x := range rapid.Permutation(want).Draw(rt, "planned") {
+			q.pushTurn(7, x.number, turnRef{x.place, x.turn})
+		}
+		for _, x := range want {
+			if e := q.pop(); e.kind != turnArrives || e.a != x.number || e.b != uint32(x.turn) || e.c != x.place {
+				rt.Fatalf("event %+v, expected %+v", e, x)
+			}
+		}
+	})
 }
 
 // computedContent is history without an index: every block that was registered, by stream and replica.

@@ -2,6 +2,7 @@ package traces
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -37,14 +38,14 @@ func TestSources(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trace.parquet")
 	rapid.Check(t, func(t *rapid.T) {
 		preset := rapid.SampledFrom(presets).Draw(t, "preset")
-		p := Params{"sessions": Num(float64(rapid.IntRange(1, 10).Draw(t, "sessions")))}
+		p := Params{"sessions": Num(float64(rapid.IntRange(1, 5).Draw(t, "sessions")))}
 		switch preset.Name {
 		case "swe-rollout":
 			p = Params{"prompts": Num(float64(rapid.IntRange(1, 4).Draw(t, "prompts"))), "samples": Num(3)}
 		case "claude-code":
-			p["group_tokens"], p["thinking_strip"] = Num(500), Num(.2)
+			p["turn_cap"], p["group_tokens"], p["thinking_strip"] = Num(40), Num(500), Num(.2)
 		case "bailian-agentic":
-			p["fork_share"], p["fork_window"] = Num(.5), Num(float64(rapid.IntRange(1, 30).Draw(t, "window")))
+			p["turn_cap"], p["fork_share"], p["fork_window"] = Num(30), Num(.5), Num(float64(rapid.IntRange(1, 30).Draw(t, "window")))
 		}
 		seed := rapid.Uint64().Draw(t, "seed")
 		tr, err := Generate(preset.Name, seed, p)
@@ -154,4 +155,50 @@ func TestNativeSourceDamage(t *testing.T) {
 			t.Fatalf("a file of %d bytes instead of %d was read", n, good.Len())
 		}
 	}
+}
+
+// TestSurvey holds what a survey says to every turn of every session, one by one.
+func TestSurvey(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		preset := rapid.SampledFrom([]string{"bailian-agentic", "claude-code", "bench"}).Draw(t, "preset")
+		p := Params{"sessions": Num(float64(rapid.IntRange(1, 8).Draw(t, "sessions")))}
+		if preset != "bench" {
+			p["turn_cap"] = Num(30)
+		}
+		tr, err := Generate(preset, rapid.Uint64().Draw(t, "seed"), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit := rapid.Int64Range(1, 50_000).Draw(t, "limit")
+		over, inOrder, last := int64(0), true, Unknown
+		has := map[prefix.StreamID]map[int]bool{}
+		for i := range tr.Sessions {
+			s := &tr.Sessions[i]
+			s.StartNS = rapid.Int64Range(-1, 3).Draw(t, "start")
+			inOrder, last = inOrder && s.StartNS >= last, s.StartNS
+			for j := range s.Turns {
+				if s.Turns[j].tokens() > limit {
+					over++
+				}
+				for st := s.Turns[j].Prompt.Stream; st != prefix.None; st = tr.Tree.Stream(st).Parent {
+					if has[st] == nil {
+						has[st] = map[int]bool{}
+					}
+					has[st][i] = true
+				}
+			}
+		}
+		v, err := NewSurvey(context.Background(), tr, 16, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.OverLimit != over || v.InOrder != inOrder || v.Sessions != len(tr.Sessions) || v.Turns != int64(tr.Turns()) {
+			t.Fatalf("survey %+v, expected %d turns over the limit, in order %v", v, over, inOrder)
+		}
+		for st := range prefix.StreamID(tr.Tree.Len()) {
+			if v.Shared(st) != (len(has[st]) > 1) {
+				t.Fatalf("stream %d: shared %v, of %d sessions", st, v.Shared(st), len(has[st]))
+			}
+		}
+	})
 }
