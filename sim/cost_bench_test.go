@@ -55,7 +55,8 @@ func perTurn(b *testing.B, c *Config) {
 	turns := float64(c.Trace.Turns())
 	b.ReportMetric(float64(cpuNS(b)-begin)/float64(b.N)/turns, "cpu-ns/turn")
 	b.ReportMetric(float64(totals.Steps)/turns, "steps/turn")
-	b.ReportMetric(float64(totals.Preemptions)/turns, "preemptions/turn")
+	b.ReportMetric(float64(totals.Events)/turns, "events/turn")
+	b.ReportMetric(float64(totals.PolicySteps)/turns, "decisions/turn")
 }
 
 // cpuNS is the CPU time, user and system, that the process has used.

@@ -26,11 +26,10 @@ type replica struct {
 	decoding decodeRun
 	runEpoch uint32 // of the step end that is on the agenda
 
-	gauges     policies.Sample // of the last finished step
-	scraped    policies.Sample // of the last finished step when the last scrape before nextScrape was due
-	nextScrape int64
-	queries    int64 // prefix-cache counters
-	hits       int64
+	gauges  policies.Sample // of the last finished step
+	lazy    lazyScrapes
+	queries int64 // prefix-cache counters
+	hits    int64
 
 	tier tier
 	pins []int32 // places in run.retention

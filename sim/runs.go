@@ -80,9 +80,8 @@ func (p *replica) endedBefore(t int64) int32 {
 // catchUp brings a replica up to t: it accounts for the steps of its run that ended before t, and closes the intervals of
 // its series that end at or before t.
 func (r *run) catchUp(i int32, t int64) {
-	if r.scrapes.lazy && t > 0 {
-		period := r.cfg.Signals.ScrapePS
-		r.reachScrape(i, (t-1)/period*period)
+	if r.scrapes.lazy {
+		r.keepScrapes(i, t)
 	}
 	r.advance(i, t)
 }

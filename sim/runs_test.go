@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-sim/sluice/model/latency"
 	"github.com/sluice-sim/sluice/prefix"
+	"github.com/sluice-sim/sluice/results"
 )
 
 // reporter is what *testing.T and *rapid.T share.
@@ -25,22 +26,29 @@ func sameWalking(t *testing.T, f reporter, c *Config) int64 {
 	jump, jumpTotals := simulate(t, c)
 	c.Walk = true
 	walk, walkTotals := simulate(t, c)
-	saved := walkTotals.Events - jumpTotals.Events
-	jumpTotals.Events, jumpTotals.PolicySteps = walkTotals.Events, walkTotals.PolicySteps
-	if !reflect.DeepEqual(jumpTotals, walkTotals) {
-		f.Fatalf("totals differ:\njumping %+v\nwalking %+v", jumpTotals, walkTotals)
-	}
-	for i := range walk.turns {
-		if walk.turns[i] != jump.turns[i] {
-			f.Fatalf("row %d differs:\njumping %+v\nwalking %+v", i, jump.turns[i], walk.turns[i])
+	return same(f, "jumping", jump, jumpTotals, "walking", walk, walkTotals)
+}
+
+// same expects two ways to run one configuration to give the same rows and totals, and returns how many events the first
+// one saved.
+func same(f reporter, oneWay string, one *rows, oneTotals *results.Totals, otherWay string, other *rows, otherTotals *results.Totals) int64 {
+	f.Helper()
+	saved := otherTotals.Events - oneTotals.Events
+	oneTotals.Events, oneTotals.PolicySteps = otherTotals.Events, otherTotals.PolicySteps
+	for i := range min(len(one.turns), len(other.turns)) {
+		if one.turns[i] != other.turns[i] {
+			f.Fatalf("row %d differs:\n%s %+v\n%s %+v", i, oneWay, one.turns[i], otherWay, other.turns[i])
 		}
 	}
-	for i := range walk.samples {
-		if walk.samples[i] != jump.samples[i] {
-			f.Fatalf("sample %d differs:\njumping %+v\nwalking %+v", i, jump.samples[i], walk.samples[i])
+	for i := range min(len(one.samples), len(other.samples)) {
+		if one.samples[i] != other.samples[i] {
+			f.Fatalf("sample %d differs:\n%s %+v\n%s %+v", i, oneWay, one.samples[i], otherWay, other.samples[i])
 		}
 	}
-	if !reflect.DeepEqual(jump, walk) {
+	if !reflect.DeepEqual(oneTotals, otherTotals) {
+		f.Fatalf("totals differ:\n%s %+v\n%s %+v", oneWay, oneTotals, otherWay, otherTotals)
+	}
+	if !reflect.DeepEqual(one, other) {
 		f.Fatalf("rows differ")
 	}
 	return saved

@@ -1,14 +1,13 @@
 package sim
 
 import (
-	"slices"
-
 	"github.com/sluice-sim/sluice/exact"
 	"github.com/sluice-sim/sluice/policies"
 )
 
 // scraped is a scrape of one replica on its way to the policies.
 type scraped struct {
+	round    int64
 	sample   policies.Sample
 	progress []progressed
 }
@@ -19,81 +18,32 @@ type progressed struct {
 	tokens  int32
 }
 
-// scrapes is the scrapes that were taken and have not arrived.
+// scrapes is the scrapes that were taken and have not arrived. Round k is due at k periods.
 type scrapes struct {
-	taken   uint64 // rounds so far
+	round   int64 // the next one
 	slots   []scraped
 	free    []int32
 	current []int32 // by replica: slot in this round, -1 for none
 	idle    int     // rounds in a row in which nothing else was on the agenda
 
-	lazy bool  // scrapes are taken when the policies next decide
-	read int64 // when the last one that they saw was due
-	due  []policies.Fact
+	lazy bool            // scrapes are taken when the policies next decide; see lazyScrapes
+	now  scraped         // scratch
+	due  []policies.Fact // scratch
 }
 
 // maxIdleScrapes is how many scrapes are taken in a row when nothing else will ever happen; a run that then still has
 // turns to do is stuck.
 const maxIdleScrapes = 10_000
 
-// planScrapes begins to scrape if the policies need it. Where nobody acts on a sample but when a turn has to go somewhere,
-// and every sample is there when it is taken, a decision needs only the last one before it, so no more are taken. A gate
-// that needs samples may act on each of them.
+// planScrapes begins to scrape if the policies need it.
 func (r *run) planScrapes() {
 	if r.needs&(policies.NeedsSamples|policies.NeedsProgress) == 0 {
 		return
 	}
-	c := r.cfg
-	g := &c.Signals
-	r.scrapes.lazy = r.needs&policies.NeedsProgress == 0 && c.Gate.Signals(c.GateParams)&policies.NeedsSamples == 0 &&
-		g.ScrapeDelayPS == 0 && g.ScrapeJitterPS == 0 && g.ScrapeLoss == 0 && len(c.Faults) == 0
-	if r.scrapes.read = -1; !r.scrapes.lazy {
+	r.scrapes.lazy = r.needs&policies.NeedsEverySample == 0 && len(r.cfg.Faults) == 0 && r.cfg.Decisions == nil
+	if !r.scrapes.lazy {
 		r.agenda.push(0, scrapeDue, 0, 0)
 	}
-}
-
-// readScrapes hands the policies the scrapes that were due last, if they have not seen them. They are told before what
-// else is true now, unless that is the same moment. It reports false, and is called again, where a step that ends at
-// this moment has to end first.
-func (r *run) readScrapes() bool {
-	s := &r.scrapes
-	if !s.lazy {
-		return true
-	}
-	at := r.now / r.cfg.Signals.ScrapePS * r.cfg.Signals.ScrapePS
-	if at == s.read {
-		return true
-	}
-	if at == r.now && !r.lookAll() {
-		return false
-	}
-	s.read = at
-	s.due = s.due[:0]
-	for i := range r.replicas {
-		x := r.sampleOf(int32(i), at)
-		if at < r.now {
-			r.reachScrape(int32(i), at)
-			x = r.replicas[i].scraped
-		}
-		x.At = policyTime(at)
-		s.due = append(s.due, policies.Fact{Kind: policies.MetricsSampled, Replica: policies.ReplicaID(i), Sample: x})
-	}
-	if at == r.now {
-		r.facts = append(r.facts, s.due...)
-	} else {
-		r.facts = slices.Insert(r.facts, 0, s.due...)
-	}
-	return true
-}
-
-// reachScrape keeps what the scrape of replica i at a moment finds, before anything later happens to it.
-func (r *run) reachScrape(i int32, at int64) {
-	p := &r.replicas[i]
-	if at < p.nextScrape {
-		return
-	}
-	p.scraped = r.sampleOf(i, at)
-	p.nextScrape = at + 1
 }
 
 // scrape samples the metrics of every replica, as its last finished step left them, and the progress of what runs. Each
@@ -105,20 +55,20 @@ func (r *run) scrape() {
 		slot := r.take(int32(i))
 		s.current = append(s.current, slot)
 		if slot >= 0 && r.needs&policies.NeedsProgress != 0 {
-			s.slots[slot].progress = r.progress(int32(i), s.slots[slot].progress)
+			s.slots[slot].progress = r.progress(int32(i), r.now, s.slots[slot].progress)
 		}
 	}
 	for i, slot := range s.current {
 		if slot < 0 {
 			continue
 		}
-		if lag := r.scrapeLag(i); lag > 0 {
+		if lag := r.scrapeLag(int32(i), s.round); lag > 0 {
 			r.agenda.push(r.now+lag, scrapeReaches, int32(i), uint32(slot))
 		} else {
 			r.scrapeReached(int32(i), slot)
 		}
 	}
-	s.taken++
+	s.round++
 	if s.idle++; len(r.agenda.heap) > len(s.slots)-len(s.free) {
 		s.idle = 0
 	}
@@ -130,8 +80,7 @@ func (r *run) scrape() {
 // take samples replica i into a slot; -1 when there is nothing to scrape or the sample is lost.
 func (r *run) take(i int32) int32 {
 	c := &r.faults.conditions[i]
-	loss := r.cfg.Signals.ScrapeLoss
-	if c.down || c.absent || c.stalled || loss > 0 && exact.Uniform(exact.Hash3(r.cfg.Seed, purposeScrapeLoss, uint64(i), r.scrapes.taken)) < loss {
+	if c.down || c.absent || c.stalled || r.scrapeLost(i, r.scrapes.round) {
 		return -1
 	}
 	s := &r.scrapes
@@ -175,10 +124,10 @@ func (p *replica) ranBy(t int64) int32 {
 	return p.endedBefore(t + 1)
 }
 
-// progress appends how far the decodes of replica i have come.
-func (r *run) progress(i int32, dst []progressed) []progressed {
+// progress appends how far the decodes of replica i had come at a moment; nothing later has happened to it.
+func (r *run) progress(i int32, at int64, dst []progressed) []progressed {
 	p := &r.replicas[i]
-	m := p.ranBy(r.now)
+	m := p.ranBy(at)
 	for _, s := range p.loop.RunningSlots() {
 		if x := &p.slots[s]; x.output+m > 0 {
 			dst = append(dst, progressed{r.attempts[x.attempt].id, x.output + m})
@@ -187,24 +136,38 @@ func (r *run) progress(i int32, dst []progressed) []progressed {
 	return dst
 }
 
-func (r *run) scrapeLag(i int) int64 {
+// scrapeLag is how long the scrape of replica i in a round is on its way.
+func (r *run) scrapeLag(i int32, round int64) int64 {
 	g := &r.cfg.Signals
 	if g.ScrapeJitterPS == 0 {
 		return g.ScrapeDelayPS
 	}
-	u := exact.Uniform(exact.Hash3(r.cfg.Seed, purposeScrapeJitter, uint64(i), r.scrapes.taken))
+	u := exact.Uniform(exact.Hash3(r.cfg.Seed, purposeScrapeJitter, uint64(i), uint64(round)))
 	return g.ScrapeDelayPS + toPS(u*float64(g.ScrapeJitterPS))
+}
+
+func (r *run) scrapeLost(i int32, round int64) bool {
+	loss := r.cfg.Signals.ScrapeLoss
+	return loss > 0 && exact.Uniform(exact.Hash3(r.cfg.Seed, purposeScrapeLoss, uint64(i), uint64(round))) < loss
 }
 
 // scrapeReached hands a scrape of replica i to the policies.
 func (r *run) scrapeReached(i, slot int32) {
 	s := &r.scrapes
-	x := &s.slots[slot]
-	if r.needs&policies.NeedsSamples != 0 {
-		r.fact(policies.Fact{Kind: policies.MetricsSampled, Replica: policies.ReplicaID(i), Sample: x.sample})
-	}
-	for _, g := range x.progress {
-		r.fact(policies.Fact{Kind: policies.TokensProgressed, Attempt: g.attempt, Replica: policies.ReplicaID(i), OutputTokens: g.tokens})
+	s.due = r.scrapeFacts(i, &s.slots[slot], s.due[:0])
+	for k := range s.due {
+		r.fact(s.due[k])
 	}
 	s.free = append(s.free, slot)
+}
+
+// scrapeFacts appends what a scrape tells.
+func (r *run) scrapeFacts(i int32, x *scraped, dst []policies.Fact) []policies.Fact {
+	if r.needs&policies.NeedsSamples != 0 {
+		dst = append(dst, policies.Fact{Kind: policies.MetricsSampled, Replica: policies.ReplicaID(i), Sample: x.sample})
+	}
+	for _, g := range x.progress {
+		dst = append(dst, policies.Fact{Kind: policies.TokensProgressed, Attempt: g.attempt, Replica: policies.ReplicaID(i), OutputTokens: g.tokens})
+	}
+	return dst
 }

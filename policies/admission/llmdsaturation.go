@@ -50,7 +50,7 @@ func LLMDSaturation() policies.Declaration {
 			"within a class in order of arrival, by deadlines of the first token or by least attained service. Turns that wait too long, or find too many turns or bytes waiting, are refused; " +
 			"with other knobs those of classes above 0 are refused on arrival.",
 		Source:    "llm-d/llm-d-router, pkg/epp/flowcontrol, pkg/epp/framework/plugins/flowcontrol and requestcontrol/admitter; spec: policies 3.5",
-		Needs:     policies.NeedsSamples | policies.NeedsKVEvents,
+		Needs:     policies.NeedsSamples | policies.NeedsEverySample | policies.NeedsKVEvents,
 		NeedsWith: saturationSignals,
 		Missing: "Detector utilization counts a replica without a fresh sample of both figures as saturated, as the original does, so without samples every turn waits for its time limit; " +
 			"the probabilistic admitter counts it so too. Detector concurrency reads no samples; its tokens, without KV events, are those that the thread's last turn did not leave where it went. " +
@@ -67,7 +67,7 @@ func LLMDSaturation() policies.Declaration {
 func saturationSignals(p policies.Params) policies.Signals {
 	needs := policies.Signals(0)
 	if p["detector"].Text == detectUtilization || p["probabilistic_admitter"].Bool {
-		needs |= policies.NeedsSamples
+		needs |= policies.NeedsSamples | policies.NeedsEverySample
 	}
 	if p["detector"].Text == detectConcurrency && p["mode"].Text != countRequests {
 		needs |= policies.NeedsKVEvents
