@@ -29,8 +29,12 @@ func TestDocsPage(t *testing.T) {
 	} else if page != want {
 		t.Errorf("%s differs from the declarations; run: go test ./gateway -run TestDocsPage -update", docsFile)
 	}
-	tests, err := os.ReadFile("failures_test.go")
-	check(t, err)
+	var tests []byte
+	for _, name := range []string{"failures_test.go", "failures_clients_test.go"} {
+		data, err := os.ReadFile(name)
+		check(t, err)
+		tests = append(tests, data...)
+	}
 	names := func(pattern, text string) map[string]bool {
 		all := map[string]bool{}
 		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {

@@ -127,7 +127,44 @@ policy: {gate: session, router: smetric}
 	if homes == [4]string{homes[0], homes[0], homes[0], homes[0]} {
 		t.Errorf("all sessions are on one replica: %v", homes)
 	}
-	log := string(g.file.Last(500))
+	r.sawCaches()
+	if n := g.contentCounts(); n["unplaced"] != 0 || n["resident_blocks"] == 0 || n["held"] != 0 {
+		t.Errorf("content %v", n)
+	}
+
+	watermark(1)
+	until(t, "a scrape with counters", func() bool { n, _ := r.state("r0").Sample["prefix_query_tokens"].(int64); return n > 0 })
+	check(t, engines[0].SetFaults(fakevllm.Faults{Restart: true}))
+	until(t, "the restart noticed", func() bool { return strings.Contains(logged.String(), "replica restarted") })
+	until(t, "both up", func() bool { return r.state("r0").State == "up" && r.state("r1").State == "up" })
+	for i := range talks {
+		talks[i].heard(r.sendOK(request{session: fmt.Sprint("s", i), body: talks[i].ask("and now?")}).body)
+	}
+
+	resp, err := http.Post(c.Replicas[1].URL+"/sleep", "", nil)
+	check(t, err)
+	resp.Body.Close()
+	until(t, "asleep", func() bool { return r.state("r1").State == "draining" })
+	until(t, "what it held is void", func() bool { return g.contentCounts()["resident_blocks"] < 200 })
+
+	a := g.driver.Audit()
+	if a.Imbalance() != 0 || a.Live != 0 || a.Finished != 20 {
+		t.Errorf("accounts %+v", a)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	g.Stop(ctx)
+	s.CloseClientConnections()
+	check(t, g.Close())
+	r.replay()
+	readRecorded(t, c.Recorder.Dir)
+}
+
+// sawCaches requires that the core heard of what engines hold, and that turns found it there.
+func (r *rig) sawCaches() {
+	t := r.t
+	t.Helper()
+	log := string(r.g.file.Last(500))
 	for _, want := range []string{`"fact":"blocks_stored"`, `"fact":"prefix_probed"`, `"reason":"resident_prefix"`, `"fact":"first_token"`} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the core never heard or said %s", want)
@@ -160,36 +197,12 @@ policy: {gate: session, router: smetric}
 	if hits < 12 {
 		t.Errorf("%d turns found some of their prompt in the cache, expected 12", hits)
 	}
-	if n := g.contentCounts(); n["unplaced"] != 0 || n["resident_blocks"] == 0 || n["held"] != 0 {
-		t.Errorf("content %v", n)
-	}
+}
 
-	watermark(1)
-	until(t, "a scrape with counters", func() bool { n, _ := r.state("r0").Sample["prefix_query_tokens"].(int64); return n > 0 })
-	check(t, engines[0].SetFaults(fakevllm.Faults{Restart: true}))
-	until(t, "the restart noticed", func() bool { return strings.Contains(logged.String(), "replica restarted") })
-	until(t, "both up", func() bool { return r.state("r0").State == "up" && r.state("r1").State == "up" })
-	for i := range talks {
-		talks[i].heard(r.sendOK(request{session: fmt.Sprint("s", i), body: talks[i].ask("and now?")}).body)
-	}
-
-	resp, err := http.Post(c.Replicas[1].URL+"/sleep", "", nil)
-	check(t, err)
-	resp.Body.Close()
-	until(t, "asleep", func() bool { return r.state("r1").State == "draining" })
-	until(t, "what it held is void", func() bool { return g.contentCounts()["resident_blocks"] < 200 })
-
-	a := g.driver.Audit()
-	if a.Imbalance() != 0 || a.Live != 0 || a.Finished != 20 {
-		t.Errorf("accounts %+v", a)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	g.Stop(ctx)
-	s.CloseClientConnections()
-	check(t, g.Close())
-	r.replay()
-	files, _ := filepath.Glob(filepath.Join(c.Recorder.Dir, "*.parquet"))
+// readRecorded reads the trace of the only file of a folder.
+func readRecorded(t *testing.T, dir string) {
+	t.Helper()
+	files, _ := filepath.Glob(filepath.Join(dir, "*.parquet"))
 	if len(files) != 1 {
 		t.Fatalf("recorded files: %v", files)
 	}
