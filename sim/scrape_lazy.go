@@ -97,7 +97,7 @@ func (r *run) scrapeInto(s *scraped, i int32, round int64) {
 // else is true now, but for the beginning, when replicas come up.
 func (r *run) readScrapes() {
 	s, g := &r.scrapes, &r.cfg.Signals
-	if !s.lazy || r.now < g.ScrapeDelayPS {
+	if !s.lazy || r.now < g.ScrapeDelayPS || !r.mayJudge() {
 		return
 	}
 	limit := r.now/g.ScrapePS + 1
@@ -116,6 +116,19 @@ func (r *run) readScrapes() {
 		at = len(r.facts)
 	}
 	r.facts = slices.Insert(r.facts, at, s.due...)
+}
+
+// mayJudge tells whether the policies may look at samples now: a turn arrives or waits, or they asked to be woken.
+func (r *run) mayJudge() bool {
+	if r.atGate > 0 || r.core.NextWake() <= policyTime(r.now) {
+		return true
+	}
+	for k := range r.facts {
+		if r.facts[k].Kind == policies.Woke {
+			return true
+		}
+	}
+	return false
 }
 
 // readScrape is readScrapes for replica i, of rounds before limit.
