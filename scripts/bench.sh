@@ -170,6 +170,36 @@ peak() {
 	wait "$pid"
 }
 
+# fifty measures the scenario of other tools' reports.
+fifty() {
+	[ -d ../shared/traces/kv-cache-tester ] || { echo "SKIPPED: the recorded sessions are not beside the repository" >&2; return; }
+	metrics ./sim '^BenchmarkFiftySessions$' 3x 'The first 50 recorded sessions without subagents, one every 10 s on 8 replicas, results folder included' \
+		sessions turns load-cpu-s cpu-s/run peak-MiB
+}
+
+# scale measures what a turn costs with longer contexts and with more replicas.
+scale() {
+	metrics ./sim '^BenchmarkContext$' 20x 'Cost of a turn by its context' cpu-ns/turn steps/turn events/turn decisions/turn
+	metrics ./sim '^BenchmarkReplicas$' 1x 'Cost of a turn by the number of replicas, smetric without its decode mask' cpu-ns/turn steps/turn events/turn decisions/turn
+}
+
+# metrics PACKAGE PATTERN TIME TITLE METRIC... prints a table of metrics that benchmarks report themselves, CPU time among them.
+metrics() {
+	local package=$1 pattern=$2 time=$3 title=$4
+	shift 4
+	printf '\n## %s\n\n`go test %s -run %s -bench %s -cpu 1 -benchtime %s`\n\n' "$title" "$package" "'^\$'" "'$pattern'" "$time"
+	echo "| benchmark |$(printf ' %s |' "$@")"
+	echo "| --- |$(printf ' ---: |%.0s' "$@")"
+	$GO test "$package" -run '^$' -bench "$pattern" -cpu 1 -benchtime "$time" >"$work/out" || { cat "$work/out" >&2; return 1; }
+	awk -v metrics="$*" '/^Benchmark/ {
+		n = split(metrics, name, " ")
+		for (i = 3; i < NF; i += 2) v[$(i+1)] = $i
+		printf "| %s |", substr($1, 10)
+		for (i = 1; i <= n; i++) printf " %s |", v[name[i]]
+		print ""
+	}' "$work/out"
+}
+
 # profile says where the time of three whole runs goes.
 profile() {
 	[ -d ../shared/traces/kv-cache-tester ] || { echo "SKIPPED: the recorded sessions are not beside the repository" >&2; return; }
@@ -198,9 +228,9 @@ profile() {
 		catching up with decode runs:sim\.\(\*run\)\.(catchUp|look)
 		of these step by step, for KV events:sim\.\(\*run\)\.creep
 		scrapes:sim\.\(\*run\)\.scrape
-		results, with Parquet:sluice/results\.|parquet-go|zstd
-		Parquet and zstd:parquet-go|zstd
-		summary:results\.\(\*Collector\)\.Summary
+		results, with Parquet:sluice/results\.|zstd
+		Parquet and zstd:results\.\(\*(parquetFile|column)\)|zstd
+		summary:results\.\(\*Collector\)\.summary
 	END
 }
 
@@ -211,6 +241,6 @@ sampled() {
 }
 
 echo "$(date -u +%F), $($GO env GOVERSION) $($GO env GOOS)/$($GO env GOARCH), $(nproc) cores of $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n1), load $(cut -d' ' -f1 /proc/loadavg)"
-for group in "${@:-engine router pool jump run load memory profile}"; do
+for group in "${@:-engine router pool jump run fifty load scale memory profile}"; do
 	for g in $group; do $g; done
 done

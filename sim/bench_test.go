@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/sluice-sim/sluice/model/latency"
@@ -14,18 +15,29 @@ import (
 	"github.com/sluice-sim/sluice/traces"
 )
 
-// realTrace is the recorded sessions beside the repository; the benchmark says so when they are absent.
-func realTrace(b *testing.B, maxContext int32) *traces.Trace {
+// recordings is where the recorded sessions beside the repository are; the benchmark says so when they are absent.
+func recordings(b *testing.B) string {
 	b.Helper()
 	dir := filepath.Join(cmp.Or(os.Getenv("SLUICE_SHARED"), filepath.Join("..", "..", "shared")), "traces", "kv-cache-tester")
 	if _, err := os.Stat(dir); err != nil {
 		b.Skip("the recorded sessions are not beside the repository")
 	}
-	tr, err := traces.Open(dir, traces.FormatAuto, traces.Options{IdleCapNS: 60e9, SharedPrefix: traces.SharedAuto})
+	return dir
+}
+
+// load reads recorded sessions with an idle cap of a minute.
+func load(b *testing.B, path string) *traces.Trace {
+	b.Helper()
+	tr, err := traces.Open(path, traces.FormatAuto, traces.Options{IdleCapNS: 60e9, SharedPrefix: traces.SharedAuto})
 	if err != nil {
 		b.Fatal(err)
 	}
-	return traces.DropOverContext(tr, maxContext)
+	return tr
+}
+
+func realTrace(b *testing.B, maxContext int32) *traces.Trace {
+	b.Helper()
+	return traces.DropOverContext(load(b, recordings(b)), maxContext)
 }
 
 // claudeCode is the cluster of the README's example: Qwen3-Coder-30B-A3B on pairs of H100.
@@ -96,4 +108,60 @@ func BenchmarkRealTrace(b *testing.B) {
 			b.ReportMetric(hit, "hit")
 		})
 	}
+}
+
+// BenchmarkFiftySessions is the scenario of other tools' reports: of the recorded files in the order of their names the
+// first 50 without subagents, with at least five calls and no prompt above 200,000 tokens, one every ten seconds, on eight
+// replicas. It reports CPU time of one run, its reading of the 50 files apart, and the most memory that the process had.
+func BenchmarkFiftySessions(b *testing.B) {
+	files, err := filepath.Glob(filepath.Join(recordings(b), "traces", "*.json*"))
+	if err != nil || len(files) == 0 {
+		b.Fatal("no recorded files: ", err)
+	}
+	dir, n := b.TempDir(), 0
+	for _, f := range files {
+		tr := load(b, f)
+		if s := &tr.Sessions[0]; n == 50 || s.Threads > 1 || len(s.Turns) < 5 || slices.ContainsFunc(s.Turns, func(t traces.Turn) bool { return t.Prompt.Tokens > 200_000 }) {
+			continue
+		}
+		n++
+		to, err := filepath.Abs(f)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := os.Symlink(to, filepath.Join(dir, filepath.Base(f))); err != nil {
+			b.Fatal(err)
+		}
+	}
+	begin := cpuNS(b)
+	tr := load(b, dir)
+	loaded := cpuNS(b)
+	c := claudeCode(b, tr, 8, 0.1, "sticky")
+	c.Arrivals.Process, c.Arrivals.Shuffle = Uniform, false
+	var totals *results.Totals
+	for n := 0; b.Loop(); n++ {
+		totals = runOnce(b, c, filepath.Join(b.TempDir(), fmt.Sprint(n)), results.Info{Run: "fifty", Arm: "sticky", Mode: results.ModeClosed, Seed: 1})
+	}
+	b.ReportMetric(float64(len(tr.Sessions)), "sessions")
+	b.ReportMetric(float64(totals.Turns), "turns")
+	b.ReportMetric(float64(loaded-begin)/1e9, "load-cpu-s")
+	b.ReportMetric(float64(cpuNS(b)-loaded)/1e9/float64(b.N), "cpu-s/run")
+	b.ReportMetric(peakMiB(b), "peak-MiB")
+}
+
+// runOnce runs c, with a results folder.
+func runOnce(b *testing.B, c *Config, dir string, info results.Info) *results.Totals {
+	b.Helper()
+	w, err := results.Create(dir, info, results.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	totals, err := Run(context.Background(), c, w)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := w.Finish(totals); err != nil {
+		b.Fatal(err)
+	}
+	return totals
 }

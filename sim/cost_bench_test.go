@@ -69,6 +69,16 @@ func cpuNS(b *testing.B) int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
+// peakMiB is the most memory that the process ever had.
+func peakMiB(b *testing.B) float64 {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return float64(u.Maxrss) / 1024
+}
+
 // BenchmarkContext is the cost of a turn at growing contexts: the same turns and outputs, a KV cache that holds the same
 // number of contexts, and prompts that are computed in one step whatever their length.
 func BenchmarkContext(b *testing.B) {
