@@ -76,7 +76,7 @@ const (
 	Finished                              // Attempt, Replica, PromptTokens, OutputTokens, HitTokens, Preemptions
 	Failed                                // Attempt, Replica: the request ended without a result
 	ThreadFinished                        // Thread, Session: the conversation sends no more turns
-	SessionFinished                       // Session: all its threads have finished
+	SessionFinished                       // Session: all its threads have finished. Turns of it may still wait or run, those of clients that left without a word
 	MetricsSampled                        // Replica, Sample
 	TokensProgressed                      // Attempt, OutputTokens so far
 	BlocksStored                          // Replica, Stream, Lo, Hi, BlockTokens
@@ -189,6 +189,7 @@ const (
 	ActiveProgram            // the program is active
 	Resumed                  // the session or program was let on after a pause
 	Forced                   // it had waited as long as a turn may
+	SessionOver              // its session or program has ended; it takes no slot
 	Paused                   // held: its session or program is paused
 	NoRoom                   // held: there is no room for the program
 	Saturated                // held: the pool is saturated
@@ -217,7 +218,7 @@ const (
 
 var reasonNames = [numReasons]string{
 	"", "ungated", "open", "reserved_session", "resident_prefix", "probe_unavailable", "slot_free", "slot_owned",
-	"under_pressure", "behind_waiter", "no_slot", "fits", "active_program", "resumed", "forced", "paused", "no_room",
+	"under_pressure", "behind_waiter", "no_slot", "fits", "active_program", "resumed", "forced", "session_over", "paused", "no_room",
 	"saturated", "queue_full", "waited_too_long", "shed", "no_replica_up", "superseded", "client_left",
 	"in_turn", "placed_by_gate", "least_loaded", "affinity", "first_placement", "home_lost", "best_score", "sampled", "home_hit", "spilled",
 	"predicted", "load_bound", "imbalanced", "hotspot",

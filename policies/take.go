@@ -24,9 +24,9 @@ func (c *Controller) take() bool {
 	case Finished, Failed:
 		return v.close(f)
 	case ThreadFinished:
-		return f.Thread >= 0 && f.Session >= 0
+		return v.endThread(f)
 	case SessionFinished:
-		return f.Session >= 0
+		return v.endSession(f)
 	case MetricsSampled:
 		return v.setSample(f.Replica, f.Sample)
 	case BlocksStored, BlocksEvicted, BlocksCleared:

@@ -28,6 +28,7 @@ type View struct {
 	index    index
 	waiters  waiters
 	changes  changes
+	ended    []bool   // by session
 	fewest   *Ranking // by leases
 	upQueued int64    // queued tokens of the replicas that are up
 	upDecode int64    // decode tokens of the replicas that are up
@@ -52,6 +53,7 @@ type thread struct {
 	history  int32     // prompt and output tokens of its last finished turn
 	finished int32     // turns finished
 	running  int32     // leases
+	ended    bool
 }
 
 func newView(tree *prefix.Tree, capabilities []Capability, oracle Oracle, router Router) *View {

@@ -61,9 +61,6 @@ type aimdKV struct {
 }
 
 func (g *aimdKV) Observe(now policies.Time, v *policies.View, f *policies.Fact) {
-	if f.Kind == policies.TurnArrived {
-		g.ticks.start(now)
-	}
 	if f.Kind == policies.Woke && g.ticks.due(now) {
 		g.tick(v)
 	}
@@ -87,6 +84,7 @@ func (g *aimdKV) tick(v *policies.View) {
 }
 
 func (g *aimdKV) Admit(now policies.Time, v *policies.View, t *policies.Turn, p *policies.Probes) policies.Verdict {
+	g.ticks.start(now)
 	d := g.maxRequests.Admit(now, v, t, p)
 	g.felt = g.felt || g.inFlight >= g.limit
 	return d

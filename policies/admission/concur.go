@@ -11,7 +11,7 @@ import "github.com/sluice-sim/sluice/policies"
 // decrease, rounded down; anything else leaves it: high usage with good hits is healthy. The window is 1 at least.
 //
 // A session is active from its first admitted turn to its end, across tool gaps and with its subagents, unless it is
-// paused. While more are active than the window holds, the most recently activated are above it: their running turns
+// paused. Turns that wait when their session ends go without a place. While more are active than the window holds, the most recently activated are above it: their running turns
 // finish, no new one starts, and a session without a running turn is paused. Room in the window goes to the session that
 // was paused first, then to the new one that came first. The order of resumption and of pauses is ours, the paper leaves
 // them open; so are the first window, the tick and max_window, without which an idle night would open the window wide.
@@ -21,7 +21,7 @@ func Concur() policies.Declaration {
 	return policies.Declaration{
 		Name: "concur",
 		Doc: "Bounds the active sessions by a window that grows while KV usage is low and shrinks when usage is high and prefix hits are few. " +
-			"Sessions above the window are paused at their next turn; paused sessions resume before new ones start.",
+			"Sessions above the window are paused at their next turn; paused sessions resume before new ones start. Turns that still wait when their session has ended go at once and take no place.",
 		Source: "arXiv 2601.22705; spec: policies C1, papers 3.1",
 		Needs:  policies.NeedsSamples,
 		Missing: "A replica that never reported its usage is left out; while none has, the window stays. " +
@@ -84,8 +84,8 @@ type concur struct {
 
 	agents    []agent // by session
 	active    []policies.SessionID
-	paused    fifo[policies.SessionID] // and some that have ended since
-	fresh     fifo[policies.SessionID] // new ones, and some that have ended since
+	paused    fifo[policies.SessionID]
+	fresh     fifo[policies.SessionID] // new ones
 	unsettled bool
 }
 
@@ -98,13 +98,11 @@ func (g *concur) of(s policies.SessionID) *agent {
 
 func (g *concur) Observe(now policies.Time, v *policies.View, f *policies.Fact) {
 	switch f.Kind {
-	case policies.TurnArrived:
-		g.ticks.start(now)
 	case policies.Finished, policies.Failed:
 		g.of(f.Session).running--
 		g.unsettled = true
 	case policies.SessionFinished:
-		g.end(f.Session)
+		g.end(v, f.Session)
 		g.unsettled = true
 	case policies.Woke:
 		if g.ticks.due(now) {
@@ -117,13 +115,20 @@ func (g *concur) Observe(now policies.Time, v *policies.View, f *policies.Fact) 
 	}
 }
 
-func (g *concur) end(s policies.SessionID) {
-	a := g.of(s)
-	if a.stage == active {
+// end takes s out; turns of it that wait go without a place.
+func (g *concur) end(v *policies.View, s policies.SessionID) {
+	a, same := g.of(s), func(q policies.SessionID) bool { return q == s }
+	switch a.stage {
+	case active:
 		i := g.place(s)
 		g.active = append(g.active[:i], g.active[i+1:]...)
+	case isNew:
+		g.fresh.remove(same)
+	case paused:
+		g.paused.remove(same)
 	}
 	*a = agent{running: a.running}
+	v.Wake(policies.WakeKey(s), -1)
 }
 
 // place is how many sessions were activated before s.
@@ -172,19 +177,15 @@ func (g *concur) settle(v *policies.View) {
 
 // next activates the first paused session, else the first new one; false if there is none.
 func (g *concur) next() bool {
-	for g.paused.len() > 0 {
-		if s := g.paused.pop(); g.agents[s].stage == paused {
-			g.activate(s)
-			return true
-		}
+	switch {
+	case g.paused.len() > 0:
+		g.activate(g.paused.pop())
+	case g.fresh.len() > 0:
+		g.activate(g.fresh.pop())
+	default:
+		return false
 	}
-	for g.fresh.len() > 0 {
-		if s := g.fresh.pop(); g.agents[s].stage == isNew {
-			g.activate(s)
-			return true
-		}
-	}
-	return false
+	return true
 }
 
 func (g *concur) activate(s policies.SessionID) {
@@ -197,8 +198,13 @@ func (g *concur) activate(s policies.SessionID) {
 	g.active = append(g.active, s)
 }
 
-func (g *concur) Admit(_ policies.Time, _ *policies.View, t *policies.Turn, _ *policies.Probes) policies.Verdict {
+func (g *concur) Admit(now policies.Time, v *policies.View, t *policies.Turn, _ *policies.Probes) policies.Verdict {
+	g.ticks.start(now)
 	a := g.of(t.Session)
+	if v.SessionEnded(t.Session) {
+		a.why = policies.SessionOver
+		return g.admit(a)
+	}
 	if a.stage == unknown {
 		a.stage = isNew
 		if len(g.active) < g.window && g.paused.len() == 0 && g.fresh.len() == 0 {
@@ -229,10 +235,10 @@ func (g *concur) admit(a *agent) policies.Verdict {
 	return policies.Verdict{Kind: policies.VerdictAdmit, Reason: why}
 }
 
-// Inherit implements policies.Inheritor: a session with a running turn is active.
-func (g *concur) Inherit(_ policies.Time, _ *policies.View, l *policies.Lease) {
+// Inherit implements policies.Inheritor: a session that has not ended and has a running turn is active.
+func (g *concur) Inherit(_ policies.Time, v *policies.View, l *policies.Lease) {
 	a := g.of(l.Session)
-	if a.running++; a.stage == unknown {
+	if a.running++; a.stage == unknown && !v.SessionEnded(l.Session) {
 		g.activate(l.Session)
 		a = g.of(l.Session)
 		a.held, a.why = false, policies.SlotOwned

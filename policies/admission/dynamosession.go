@@ -18,7 +18,7 @@ func DynamoSessionAware() policies.Declaration {
 	return policies.Declaration{
 		Name: "dynamo-session-aware",
 		Doc: "Pauses programs (threads) where their contexts use more of a replica's KV than the high mark, down to a lower one, and resumes them only below a third: hysteresis. " +
-			"It also chooses the replica; the router is not asked.",
+			"It also chooses the replica; the router is not asked. Turns that still wait when their thread has ended go at once and do not count.",
 		Source:  "ai-dynamo/dynamo, lib/kv-router, queue_admission/session_aware; spec: policies C4",
 		Missing: "A replica of unknown KV capacity has room for everything.",
 		Omits:   "the shared-prefix budget, off by default, is not built.",

@@ -1,5 +1,7 @@
 package admission
 
+import "slices"
+
 // fifo is a queue that reuses its memory.
 type fifo[T any] struct {
 	items []T
@@ -25,6 +27,15 @@ func (q *fifo[T]) settle(precedes func(a, b T) bool) {
 
 // front is the oldest item; the queue must not be empty.
 func (q *fifo[T]) front() T { return q.items[q.head] }
+
+// remove takes the first item out that is so.
+func (q *fifo[T]) remove(so func(T) bool) {
+	if i := slices.IndexFunc(q.items[q.head:], so); i == 0 {
+		q.pop()
+	} else if i > 0 {
+		q.items = slices.Delete(q.items, q.head+i, q.head+i+1)
+	}
+}
 
 func (q *fifo[T]) pop() T {
 	x := q.items[q.head]

@@ -36,18 +36,15 @@ type programGate struct {
 func waitKey(t policies.ThreadID) policies.WakeKey { return policies.WakeKey(t) }
 
 func (g *programGate) Observe(now policies.Time, v *policies.View, f *policies.Fact) {
-	for v.Replicas() > len(g.table.backends) {
-		g.table.backends = append(g.table.backends, backend{})
-	}
+	g.table.cover(v.Replicas())
 	switch f.Kind {
-	case policies.TurnArrived:
-		g.ticks.start(now)
 	case policies.Finished, policies.Failed:
 		g.turnEnds(now, v, f)
 	case policies.ClientGone, policies.AttemptSuperseded:
 		g.turnLeaves(now, f)
-	case policies.ThreadFinished:
+	case policies.ThreadFinished: // turns of it that wait go without a place in the table
 		g.table.forget(f.Thread)
+		v.Wake(waitKey(f.Thread), -1)
 	case policies.ReplicaDown, policies.ReplicaDraining:
 		g.table.lose(f.Replica)
 	case policies.Woke:
@@ -89,7 +86,12 @@ func (g *programGate) turnLeaves(now policies.Time, f *policies.Fact) {
 }
 
 func (g *programGate) Admit(now policies.Time, v *policies.View, t *policies.Turn, _ *policies.Probes) policies.Verdict {
+	g.ticks.start(now)
+	g.table.cover(v.Replicas())
 	p := g.table.of(t.Thread)
+	if v.ThreadEnded(t.Thread) {
+		return policies.Verdict{Kind: policies.VerdictAdmit, Reason: policies.SessionOver, Placed: true, Replica: g.roomiest(now, v)}
+	}
 	if p.stage == noProgram {
 		if g.maxPrograms > 0 && len(g.table.live) >= g.maxPrograms {
 			return policies.Verdict{Kind: policies.VerdictAdmit, Reason: policies.Ungated}

@@ -56,6 +56,13 @@ type table struct {
 	aside    int                 // programs that are newcomers or set aside
 }
 
+// cover has a backend for each of n replicas.
+func (b *table) cover(n int) {
+	for n > len(b.backends) {
+		b.backends = append(b.backends, backend{})
+	}
+}
+
 func (b *table) of(t policies.ThreadID) *program {
 	for int(t) >= len(b.programs) {
 		b.programs = append(b.programs, program{waits: noTurn})

@@ -21,7 +21,8 @@ import "github.com/sluice-sim/sluice/policies"
 //     does; if all are and it does not suffice, reasoning ones are marked, smallest first, and set aside when their turn
 //     ends. The released code forgets to count what it has marked and so marks every one; mark_all does that.
 //
-// A turn that has waited for the timeout goes to the replica with the most room. A program whose replica is lost keeps its
+// A turn that has waited for the timeout goes to the replica with the most room, and so does, uncounted, one that waits when
+// its thread ends. A program whose replica is lost keeps its
 // right to run and is placed with its next turn.
 
 // ThunderAgent declares the gate that pauses and resumes programs by the tokens they hold.
@@ -29,7 +30,7 @@ func ThunderAgent() policies.Declaration {
 	return policies.Declaration{
 		Name: "thunderagent",
 		Doc: "Lets programs (threads) run while their contexts fit into the KV of the replicas: new ones wait for room, every tick pauses programs where they have outgrown it and resumes others, shortest first. " +
-			"It also chooses the replica; the router is not asked.",
+			"It also chooses the replica; the router is not asked. Turns that still wait when their thread has ended go at once and do not count.",
 		Source:  "arXiv 2602.13692; ThunderAgent-org/ThunderAgent, scheduler/router.py, backend/state.py; spec: policies C3",
 		Missing: "A replica of unknown KV capacity has room for everything.",
 		Omits:   "tokens are those of the prompt and the output, not estimated from characters; programs share nothing, since the original never refreshes its figure for shared tokens.",

@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-sim/sluice/policies"
 )
 
-// ticker is a control loop's clock. It starts with the first turn, so that it does not depend on when the driver's time
+// ticker is a control loop's clock. It starts with the first turn that is judged, so that it does not depend on when the driver's time
 // began.
 type ticker struct {
 	every policies.Time

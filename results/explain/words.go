@@ -25,6 +25,7 @@ var meaning = map[policies.Reason]string{
 	policies.ActiveProgram:     "its program is active",
 	policies.Resumed:           "its session or program goes on after a pause",
 	policies.Forced:            "it had waited as long as a turn may",
+	policies.SessionOver:       "its session or program has ended, so it takes no slot",
 	policies.Paused:            "its session or program is paused",
 	policies.NoRoom:            "there is no room for its program",
 	policies.Saturated:         "the pool is saturated",
