@@ -98,7 +98,9 @@ func begin(ctx context.Context, cfg *Config, sink results.Sink) (*run, error) {
 	if err := r.openFeed(); err != nil {
 		return nil, err
 	}
-	r.setUp()
+	if r.setUp(); r.err != nil {
+		return nil, errors.Join(r.err, r.feed.close())
+	}
 	return r, nil
 }
 

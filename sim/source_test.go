@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -143,6 +144,47 @@ func TestStartsAreDrawnBySession(t *testing.T) {
 			if d := x.StartPS - want[x.Session]; d < -n || d > n { // the gap is rounded here and there
 				t.Errorf("shuffled %v: session %d starts at %d, expected %d", shuffle, x.Session, x.StartPS, want[x.Session])
 			}
+		}
+	}
+}
+
+// failing is a source whose readings after the first break off.
+type failing struct {
+	traces.Source
+	readings int
+}
+
+func (f *failing) Open() (traces.Cursor, error) {
+	c, err := f.Source.Open()
+	f.readings++
+	return &failingCursor{Cursor: c, left: 5, breaks: f.readings > 1}, err
+}
+
+type failingCursor struct {
+	traces.Cursor
+	left   int
+	breaks bool
+}
+
+var errTorn = errors.New("torn")
+
+func (c *failingCursor) Next() (*traces.Session, error) {
+	if c.left--; c.breaks && c.left < 0 {
+		return nil, errTorn
+	}
+	return c.Cursor.Next()
+}
+
+// TestSourceThatFails ends the run with the error of the source, whenever it comes.
+func TestSourceThatFails(t *testing.T) {
+	tr := generated(t, "bench", map[string]float64{"sessions": 20, "input_tokens": 50, "output_tokens": 3})
+	for _, a := range []Arrivals{
+		{Process: Burst}, {Process: Poisson, RatePerS: 1}, {Process: Concurrent, Sessions: 2}, {Process: Rollout, Prompts: 1, Samples: 4},
+	} {
+		c := world(t, tr, "none", "round-robin")
+		c.Trace, c.Source, c.Arrivals = nil, &failing{Source: tr}, a
+		if _, err := Run(context.Background(), c, nothing{}); !errors.Is(err, errTorn) {
+			t.Errorf("%+v: error %v", a, err)
 		}
 	}
 }

@@ -268,8 +268,12 @@ func (r *run) admitNext(n int, now int64) {
 	if f.cursor == nil { // those that start at one moment start by their number
 		slices.Sort(f.order[f.taken : f.taken+n])
 	}
-	for ; n > 0 && r.err == nil; n-- {
-		r.admit(r.pull(), now)
+	for ; n > 0; n-- {
+		x := r.pull()
+		if r.err != nil {
+			return
+		}
+		r.admit(x, now)
 	}
 }
 
