@@ -136,6 +136,13 @@ func (b *Batch) Lease(id policies.AttemptID) *Attempt {
 	return nil
 }
 
+// takeBack ends every lease.
+func (b *Batch) takeBack() {
+	for e := b.d.leases.Front(); e != nil; e = b.d.leases.Front() {
+		b.d.revoke(e.Value.(*Attempt))
+	}
+}
+
 // Leases visits the leases of replica r.
 func (b *Batch) Leases(r policies.ReplicaID, visit func(*Attempt)) {
 	for e := b.d.leases.Front(); e != nil; e = e.Next() {

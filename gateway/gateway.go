@@ -266,6 +266,7 @@ func (g *Gateway) Stop(ctx context.Context) {
 			ctx = context.Background()
 		}
 	}
+	g.driver.Do(func(b *Batch) { b.takeBack() }) // leases of /decide: nobody can give them back any more
 }
 
 // Close ends everything that Start began and closes the decision log. Stop comes first.

@@ -239,6 +239,16 @@ func TestALeaseOfDecideThatNobodyReleases(t *testing.T) {
 	}
 }
 
+// TestALeaseOfDecideWhenTheGatewayStops ends with the gateway: nobody could give it back any more.
+func TestALeaseOfDecideWhenTheGatewayStops(t *testing.T) {
+	r := newRig(t, 1, plainPolicy, nil)
+	r.post("/decide", `{"session":"s","prompt":"x"}`)
+	r.close()
+	if a := r.audit(); a.Live != 0 || a.Failed != 1 {
+		t.Errorf("accounts %+v", a)
+	}
+}
+
 func TestNothingThatClientsSendIsShown(t *testing.T) {
 	r := newRig(t, 2, "policy: {gate: session, router: lmetric}\n", func(c *Config) { c.Retries.Reroutes = 1 })
 	secrets := []string{"hunter2", "sk-key", "session-name", "request-name"}
