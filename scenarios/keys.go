@@ -198,6 +198,8 @@ var engineKeys = []key{
 		"A request starts only when its whole prompt has room."),
 	float("cluster.engine.watermark", func(s *Scenario) *float64 { return &s.Cluster.Engine.Watermark }, "0", 0, 0.99, "fraction",
 		"Share of the blocks kept free when a waiting request is taken in."),
+	boolean("cluster.engine.skip_blocked_requests", func(s *Scenario) *bool { return &s.Cluster.Engine.SkipBlockedRequests }, "false",
+		"Not an option of vLLM, which stops at the first waiting request that does not fit: it is passed over, and tried first in the next step."),
 }
 
 func needsSource(source string) func(*Scenario) string {

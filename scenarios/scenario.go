@@ -125,6 +125,7 @@ type Engine struct {
 	AsyncScheduling         bool
 	SchedulerReserveFullISL bool
 	Watermark               float64
+	SkipBlockedRequests     bool // not an option of vLLM
 }
 
 // Signals is what a policy sees of the replicas, and how late.

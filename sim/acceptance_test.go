@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/sluice-sim/sluice/exact"
@@ -102,6 +103,47 @@ func longPrefill(t *testing.T, law *latency.Law, threshold int32) (f freeze) {
 		f.freeze = max(f.freeze, float64(x.DonePS-x.ArrivalPS)/1e12)
 	}
 	return f
+}
+
+// TestBlockedHeadIsPassedOver is acceptance case AC15, from a comment of 2026-08-04 on pull request 33499 of
+// vllm-project/vllm: one request of 8K prompt and 512 output tokens runs; B, of 16K, waits at the head of the queue for KV;
+// eight younger ones of 1K and 512 output tokens, which would fit, wait behind it, until an engine passes over what does not
+// fit. They then have their first token 45 times earlier at the median; B has it 10 % later, for they hold KV when it
+// could have gone, and all is done 20 % earlier. The comment does not say what B produces, nor when they come, nor the size of
+// the KV cache: here B produces 512 tokens too, they come 0.2 s after the first request, and B just does not fit beside it.
+func TestBlockedHeadIsPassedOver(t *testing.T) {
+	type outcome struct{ head, median, makespan float64 }
+	run := func(skip bool) outcome {
+		const late = 0.2
+		sessions := [][]call{{{prompt: 8192, output: 512}}, {{prompt: 16384, output: 512, gapS: late}}}
+		for range 8 {
+			sessions = append(sessions, []call{{prompt: 1024, output: 512, gapS: late + 0.001}})
+		}
+		c := world(t, chain(sessions...), "none", "round-robin")
+		c.Engine.MaxBatchedTokens, c.Engine.SkipBlocked, c.KVBlocks = 2048, skip, 1530
+		out, totals := simulate(t, c)
+		ttft := func(session int32) float64 {
+			x := out.find(t, session, 0, 1)
+			return float64(x.FirstTokenPS-x.ArrivalPS) / 1e12
+		}
+		var young []float64
+		for k := int32(2); k < 10; k++ {
+			young = append(young, ttft(k))
+		}
+		slices.Sort(young)
+		return outcome{ttft(1), (young[3] + young[4]) / 2, float64(totals.EndPS) / 1e12}
+	}
+	strict, skip := run(false), run(true)
+	t.Logf("strict: head %.3f s, others %.3f s at the median, all %.3f s; passing over: %.3f, %.3f, %.3f", strict.head, strict.median, strict.makespan, skip.head, skip.median, skip.makespan)
+	if strict.median < 20*skip.median {
+		t.Errorf("the younger requests have their first token after %.3f s instead of %.3f s; expected 20 times earlier", skip.median, strict.median)
+	}
+	if x := skip.head/strict.head - 1; x < 0.05 || x > 0.15 {
+		t.Errorf("the head has its first token %.1f %% later, expected 5 to 15 %%", 100*x)
+	}
+	if x := 1 - skip.makespan/strict.makespan; x < 0.10 || x > 0.30 {
+		t.Errorf("all is done %.1f %% earlier, expected 10 to 30 %%", 100*x)
+	}
 }
 
 // TestHitRateIgnoresPreemption is acceptance case AC17, from issue 25780 of vllm-project/vllm: 1,000 random prompts of 1,024

@@ -170,6 +170,8 @@ func randomWorld(t *testing.T, rt *rapid.T) *Config {
 	c.Replicas = rapid.IntRange(1, 3).Draw(rt, "replicas")
 	c.KVBlocks = int32(rapid.IntRange(1563, 5000).Draw(rt, "blocks"))
 	c.Engine.Async = rapid.Bool().Draw(rt, "async")
+	c.Engine.SkipBlocked = rapid.IntRange(0, 3).Draw(rt, "skip blocked") == 0
+	c.Open = rapid.IntRange(0, 3).Draw(rt, "open") == 0
 	c.Engine.MaxBatchedTokens = int32(rapid.SampledFrom([]int{512, 8192}).Draw(rt, "budget"))
 	c.Engine.SlidingWindowTokens = int32(rapid.SampledFrom([]int{0, 4096}).Draw(rt, "window"))
 	c.Arrivals = Arrivals{Process: Process(rapid.IntRange(0, 1).Draw(rt, "process")), RatePerS: rapid.Float64Range(0.1, 50).Draw(rt, "rate")}

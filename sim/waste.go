@@ -17,7 +17,11 @@ func (r *run) wrote(s prefix.StreamID, by int32) {
 // account for.
 func (r *run) lookAtWriters(i int32, x *attempt) {
 	for _, s := range x.path {
-		if k := r.history.of(s.Stream); k != nil && s.Stream != x.prompt.Stream && k.writers > 0 {
+		own := int32(0) // x itself writes its stream
+		if s.Stream == x.prompt.Stream {
+			own = 1
+		}
+		if k := r.history.of(s.Stream); k != nil && k.writers > own {
 			for j := range r.replicas {
 				r.lookFrom(int32(j), i)
 			}

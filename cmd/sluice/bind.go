@@ -288,7 +288,7 @@ func engineConfig(sc *scenarios.Scenario, s latency.Setup, law *latency.Law) eng
 		BlockTokens: int32(e.BlockSize), MaxNumSeqs: int32(e.MaxNumSeqs), MaxBatchedTokens: int32(e.MaxNumBatchedTokens),
 		LongPrefillTokens: int32(e.LongPrefillThreshold), ChunkedPrefill: e.EnableChunkedPrefill, PrefixCaching: e.EnablePrefixCaching,
 		ReserveFullISL: e.SchedulerReserveFullISL, Watermark: e.Watermark, Priority: e.SchedulingPolicy == "priority",
-		Async: e.AsyncScheduling, SlidingWindowTokens: law.Window(),
+		Async: e.AsyncScheduling, SkipBlocked: e.SkipBlockedRequests, SlidingWindowTokens: law.Window(),
 	}
 	if c.MaxBatchedTokens == 0 {
 		c.MaxBatchedTokens = int32(s.GPU.DefaultMaxBatchedTokens())

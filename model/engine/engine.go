@@ -26,6 +26,7 @@ type Config struct {
 	Watermark           float64 // fraction of all blocks
 	Priority            bool    // scheduling policy priority instead of fcfs
 	Async               bool    // async_scheduling
+	SkipBlocked         bool    // requests that do not fit are passed over, and tried first in the next step; vLLM stops at the first one (its pull request 33499 proposes this)
 	SlidingWindowTokens int32   // of the model's windowed layers, for the shape of a step; 0 has none
 }
 

@@ -90,7 +90,7 @@ func (l *Loop) headMayFit() bool {
 		return false
 	}
 	head := &l.requests[q.front()]
-	if head.stale > 0 {
+	if head.stale > 0 || l.cfg.SkipBlocked { // then any of them could be admitted, not the head alone
 		return true
 	}
 	for _, s := range l.running {

@@ -112,6 +112,10 @@ func (e *Engine) scheduleWaiting(st *Step, budget int32) {
 		}
 		if f.waits {
 			if !e.allocate(r, 0, f) {
+				if e.cfg.SkipBlocked {
+					e.pass(q)
+					continue
+				}
 				break
 			}
 			e.load(s, f)
@@ -128,6 +132,10 @@ func (e *Engine) scheduleWaiting(st *Step, budget int32) {
 		}
 		n = min(n, budget)
 		if !e.allocate(r, n, f) {
+			if e.cfg.SkipBlocked {
+				e.pass(q)
+				continue
+			}
 			break
 		}
 		q.pop()
