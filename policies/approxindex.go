@@ -82,10 +82,7 @@ func (x *ApproxIndex) send(now Time, v *View, g prefix.Segment, r ReplicaID) {
 	if h := &x.heads[g.Stream]; h.generation != v.tree.Generation(g.Stream) {
 		*h = head{first: noSlot, generation: v.tree.Generation(g.Stream)}
 	}
-	prev, at := noSlot, x.heads[g.Stream].first
-	for at != noSlot && x.pieces[at].replica < r {
-		prev, at = at, x.pieces[at].next
-	}
+	prev, at := x.before(g.Stream, r)
 	for at != noSlot && x.pieces[at].replica == r && x.pieces[at].lo < g.Hi {
 		next := x.pieces[at].next
 		if x.pieces[at].hi > g.Hi {
@@ -97,6 +94,29 @@ func (x *ApproxIndex) send(now Time, v *View, g prefix.Segment, r ReplicaID) {
 		at = next
 	}
 	x.add(piece{stream: g.Stream, generation: x.heads[g.Stream].generation, replica: r, lo: g.Lo, hi: g.Hi, sent: now, prev: prev, next: at})
+}
+
+// before is where in the list of s the pieces of r begin or would begin, and what comes before. The last things sent to r are
+// looked at first: among them is often the same system prompt, of which every replica has a piece.
+func (x *ApproxIndex) before(s prefix.StreamID, r ReplicaID) (prev, at int32) {
+	recent := x.recent[r].newest
+	for range x.segments {
+		if recent == noSlot {
+			break
+		}
+		if n := &x.pieces[recent]; n.stream == s && n.generation == x.heads[s].generation {
+			for at, prev = recent, n.prev; prev != noSlot && x.pieces[prev].replica == r; prev = x.pieces[prev].prev {
+				at = prev
+			}
+			return prev, at
+		}
+		recent = x.pieces[recent].older
+	}
+	prev, at = noSlot, x.heads[s].first
+	for at != noSlot && x.pieces[at].replica < r {
+		prev, at = at, x.pieces[at].next
+	}
+	return prev, at
 }
 
 func (x *ApproxIndex) add(n piece) {

@@ -14,6 +14,7 @@ type Weighted struct {
 // thousandths: 1 with weight 1 is 1000 ScoreOne.
 func AddScores(now Time, v *View, t *Turn, terms []Weighted, totals, scratch []int64) {
 	clear(totals)
+	totals = totals[:len(scratch)]
 	for _, w := range terms {
 		clear(scratch)
 		w.Scorer.Score(now, v, t, scratch)

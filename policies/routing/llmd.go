@@ -39,6 +39,7 @@ type llmd struct {
 	terms     []policies.Weighted
 	names     []string // of terms
 	lookup    llmdLookup
+	loads     llmdLoads
 	noHit     *noHitLRU
 	sessions  *sessionAffinity
 
@@ -60,7 +61,7 @@ func newLLMD(e policies.Env, p policies.Params) policies.Router {
 	m.sessions = &sessionAffinity{places{idle: secondsOrNever(p["session_ttl_s"].Number)}}
 	m.session = sessionFilter{p["session_filter"].Bool, m.sessions}
 	scorers := []policies.Scorer{
-		queueScorer{}, runningScorer{}, kvUsageScorer{}, loadAwareScorer{int64(p["load_threshold"].Number)},
+		queueScorer{&m.loads}, runningScorer{&m.loads}, kvUsageScorer{&m.loads}, loadAwareScorer{&m.loads, int64(p["load_threshold"].Number)},
 		activeRequestScorer{int32(p["idle_threshold"].Number), int64(p["max_busy_score"].Number * float64(policies.ScoreOne))},
 		tokenLoadScorer{int64(p["token_load_tokens"].Number), &m.lookup}, newPrefixScorer(p, &m.lookup), m.noHit, m.sessions,
 	}
@@ -104,15 +105,29 @@ func (m *llmd) looked(p prefix.Prefix) prefix.Prefix {
 }
 
 func (m *llmd) Peek(now policies.Time, v *policies.View, t *policies.Turn) policies.ReplicaID {
-	for len(m.totals) < v.Replicas() {
-		m.totals, m.scratch = append(m.totals, 0), append(m.scratch, 0)
+	m.filter(now, v, t)
+	if len(m.candidates) == 1 {
+		return m.candidates[0]
 	}
+	m.score(now, v, t)
+	return m.picker.pick(m.candidates, m.totals, t.Attempt)
+}
+
+// filter looks the prompt up and leaves the candidates.
+func (m *llmd) filter(now policies.Time, v *policies.View, t *policies.Turn) {
 	m.lookup.find(now, v, m.looked(t.Prompt))
 	m.candidates = m.utilization.keep(now, v, append(m.candidates[:0], v.Up()...))
 	m.candidates = m.session.keep(now, t, m.candidates)
 	m.candidates = m.affinity.keep(v, &m.lookup, t.Attempt, m.candidates)
+}
+
+// score sums up what the scorers say of every replica.
+func (m *llmd) score(now policies.Time, v *policies.View, t *policies.Turn) {
+	for len(m.totals) < v.Replicas() {
+		m.totals, m.scratch = append(m.totals, 0), append(m.scratch, 0)
+	}
+	m.loads.read(v)
 	policies.AddScores(now, v, t, m.terms, m.totals, m.scratch)
-	return m.picker.pick(m.candidates, m.totals, t.Attempt)
 }
 
 // ScoreTerms implements policies.Scored: the scorers that have a weight, as many as a log takes.
@@ -122,7 +137,8 @@ func (m *llmd) ScoreTerms() ([]string, bool) {
 
 // Scores implements policies.Scored: the weighted sum, and what each scorer says before it is weighted.
 func (m *llmd) Scores(now policies.Time, v *policies.View, t *policies.Turn, dst []policies.ReplicaScore) []policies.ReplicaScore {
-	m.Peek(now, v, t)
+	m.filter(now, v, t)
+	m.score(now, v, t)
 	first := len(dst)
 	for _, r := range m.candidates {
 		dst = append(dst, policies.ReplicaScore{Replica: r, Score: float64(m.totals[r]) / 1000 / float64(policies.ScoreOne)})

@@ -1,6 +1,8 @@
 package routing
 
 import (
+	"math"
+
 	"github.com/sluice-sim/sluice/exact"
 	"github.com/sluice-sim/sluice/policies"
 )
@@ -92,18 +94,12 @@ func (f *affinityFilters) keep(v *policies.View, l *llmdLookup, a policies.Attem
 const explorationDraw = 0x6578706c
 
 func (f *affinityFilters) sticky(v *policies.View, l *llmdLookup, least int64, candidates []policies.ReplicaID) []policies.ReplicaID {
-	var best, bestSticky int64 // tokens in flight
-	sticky := 0
-	for i, r := range candidates {
+	best, bestSticky := int64(math.MaxInt64), int64(math.MaxInt64) // tokens in flight
+	for _, r := range candidates {
 		tokens := l.inFlight(v, r)
-		if i == 0 || tokens < best {
-			best = tokens
-		}
+		best = min(best, tokens)
 		if l.parts[r] >= least {
-			if sticky == 0 || tokens < bestSticky {
-				bestSticky = tokens
-			}
-			sticky++
+			bestSticky = min(bestSticky, tokens)
 		}
 	}
 	if f.penalty > 0 && float64(bestSticky-best)/f.rate > f.penalty {
@@ -114,20 +110,14 @@ func (f *affinityFilters) sticky(v *policies.View, l *llmdLookup, least int64, c
 
 // filtered is the candidates that pass, in their order, in the same memory; all of them if none does.
 func filtered(candidates []policies.ReplicaID, passes func(policies.ReplicaID) bool) []policies.ReplicaID {
-	n := 0
-	for _, r := range candidates {
-		if passes(r) {
-			n++
-		}
-	}
-	if n == 0 || n == len(candidates) {
-		return candidates
-	}
 	kept := candidates[:0]
 	for _, r := range candidates {
 		if passes(r) {
 			kept = append(kept, r)
 		}
+	}
+	if len(kept) == 0 {
+		return candidates
 	}
 	return kept
 }

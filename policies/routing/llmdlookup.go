@@ -67,9 +67,13 @@ func (l *llmdLookup) find(now policies.Time, v *policies.View, p prefix.Prefix) 
 		l.parts = append(l.parts, 0)
 	}
 	total := int64(p.Tokens / l.block)
+	hit, part := int32(0), int64(0) // of the replica before: few are different
 	for _, r := range v.Up() {
-		l.nowhere = l.nowhere && l.hits[r] < l.block
-		l.parts[r] = blockShare(int64(l.hits[r]/l.block), total)
+		if h := l.hits[r]; h != hit {
+			hit, part = h, blockShare(int64(h/l.block), total)
+		}
+		l.nowhere = l.nowhere && hit < l.block
+		l.parts[r] = part
 	}
 }
 

@@ -1,50 +1,60 @@
 package routing
 
-import "github.com/sluice-sim/sluice/policies"
+import (
+	"math"
+
+	"github.com/sluice-sim/sluice/policies"
+)
 
 // The scorers of llm-d that keep nothing, and the two that do. spec: policies 3.4.
 
-// queueScorer: (max - W)/(max - min).
-type queueScorer struct{}
+// llmdLoads is what the scorers read of samples and ledger, by replica that is up, gathered once for each decision.
+type llmdLoads struct {
+	waiting, running []int64 // requests; without a sample the turns in flight
+	free             []int64 // 1 - usage as a score; without a sample unknownScore
+}
 
-func (queueScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
-	minMax(v, dst, waitingOf)
+func (l *llmdLoads) read(v *policies.View) {
+	for len(l.free) < v.Replicas() {
+		l.waiting, l.running, l.free = append(l.waiting, 0), append(l.running, 0), append(l.free, 0)
+	}
+	for _, r := range v.Up() {
+		s, inFlight := v.Sample(r), int64(v.InFlight(r))
+		l.waiting[r], l.running[r], l.free[r] = inFlight, inFlight, unknownScore
+		if s.Has&policies.HasWaiting != 0 {
+			l.waiting[r] = int64(s.Waiting)
+		}
+		if s.Has&policies.HasRunning != 0 {
+			l.running[r] = int64(s.Running)
+		}
+		if s.Has&policies.HasUsage != 0 {
+			l.free[r] = freeScore(s.Usage)
+		}
+	}
+}
+
+// queueScorer: (max - W)/(max - min).
+type queueScorer struct{ loads *llmdLoads }
+
+func (s queueScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
+	minMax(v, s.loads.waiting, dst)
 }
 
 // runningScorer: the same of R.
-type runningScorer struct{}
+type runningScorer struct{ loads *llmdLoads }
 
-func (runningScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
-	minMax(v, dst, runningOf)
-}
-
-// waitingOf is the requests waiting on r; without a sample the turns in flight.
-func waitingOf(v *policies.View, r policies.ReplicaID) int64 {
-	if s := v.Sample(r); s.Has&policies.HasWaiting != 0 {
-		return int64(s.Waiting)
-	}
-	return int64(v.InFlight(r))
-}
-
-func runningOf(v *policies.View, r policies.ReplicaID) int64 {
-	if s := v.Sample(r); s.Has&policies.HasRunning != 0 {
-		return int64(s.Running)
-	}
-	return int64(v.InFlight(r))
+func (s runningScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
+	minMax(v, s.loads.running, dst)
 }
 
 // minMax scores the smallest figure 1 and the largest 0; 1 for all if they are equal.
-func minMax(v *policies.View, dst []int64, of func(*policies.View, policies.ReplicaID) int64) {
-	var least, most int64
-	for i, r := range v.Up() {
-		x := of(v, r)
-		if i == 0 {
-			least, most = x, x
-		}
-		least, most, dst[r] = min(least, x), max(most, x), x
+func minMax(v *policies.View, figures, dst []int64) {
+	least, most := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, r := range v.Up() {
+		least, most = min(least, figures[r]), max(most, figures[r])
 	}
 	for _, r := range v.Up() {
-		dst[r] = minMaxScore(dst[r], least, most)
+		dst[r] = minMaxScore(figures[r], least, most)
 	}
 }
 
@@ -56,15 +66,13 @@ func minMaxScore(x, least, most int64) int64 {
 }
 
 // kvUsageScorer: 1 - U.
-type kvUsageScorer struct{}
+type kvUsageScorer struct{ loads *llmdLoads }
 
-func (kvUsageScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
+func (s kvUsageScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
 	known, sum := int64(0), int64(0)
 	for _, r := range v.Up() {
-		dst[r] = unknownScore
-		if s := v.Sample(r); s.Has&policies.HasUsage != 0 {
-			dst[r] = freeScore(s.Usage)
-			known, sum = known+1, sum+dst[r]
+		if free := s.loads.free[r]; free != unknownScore {
+			known, sum = known+1, sum+free
 		}
 	}
 	mean := policies.ScoreOne / 2 // with nothing known, the same for all
@@ -72,7 +80,7 @@ func (kvUsageScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, 
 		mean = sum / known
 	}
 	for _, r := range v.Up() {
-		if dst[r] == unknownScore {
+		if dst[r] = s.loads.free[r]; dst[r] == unknownScore {
 			dst[r] = mean
 		}
 	}
@@ -90,11 +98,14 @@ func freeScore(usage float64) int64 {
 }
 
 // loadAwareScorer: a half with nothing waiting, otherwise a half of 1 - min(W, T)/T.
-type loadAwareScorer struct{ threshold int64 }
+type loadAwareScorer struct {
+	loads     *llmdLoads
+	threshold int64
+}
 
 func (s loadAwareScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
 	for _, r := range v.Up() {
-		dst[r] = loadAwareScore(waitingOf(v, r), s.threshold)
+		dst[r] = loadAwareScore(s.loads.waiting[r], s.threshold)
 	}
 }
 
@@ -155,19 +166,28 @@ func (s prefixScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn,
 	var least, most int64 // of those that have any
 	for _, r := range v.Up() {
 		x := s.lookup.parts[r]
-		if dst[r] = x; x > 0 && (least == 0 || x < least) {
+		if x > 0 && (least == 0 || x < least) {
 			least = x
 		}
 		most = max(most, x)
 	}
+	hit, score := int32(-1), int64(0) // of the replica before: few are different
 	for _, r := range v.Up() {
-		if s.minMax {
-			dst[r] = minMaxPrefixScore(dst[r], least, most)
+		if h := s.lookup.hits[r]; h != hit {
+			hit, score = h, s.score(s.lookup.parts[r], h, least, most)
 		}
-		if s.lengthWeight > 0 {
-			dst[r] = lengthScore(dst[r], int64(s.lookup.hits[r]), s.lengthTokens, s.lengthWeight)
-		}
+		dst[r] = score
 	}
+}
+
+func (s prefixScorer) score(part int64, hit int32, least, most int64) int64 {
+	if s.minMax {
+		part = minMaxPrefixScore(part, least, most)
+	}
+	if s.lengthWeight > 0 {
+		part = lengthScore(part, int64(hit), s.lengthTokens, s.lengthWeight)
+	}
+	return part
 }
 
 // minMaxPrefixScore is where the share x lies between the least and the most of those above 0; 1 if these are all equal, and

@@ -1,6 +1,8 @@
 package routing
 
 import (
+	"slices"
+
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/prefix"
 )
@@ -21,14 +23,18 @@ func (x *residency) hits(now policies.Time, v *policies.View, p prefix.Prefix) [
 		x.dst = append(x.dst, 0)
 		x.known = append(x.known, 0)
 	}
-	x.sent.Hits(now, v, p, x.dst)
 	x.heard = false
-	if x.events {
-		v.AllHitTokens(p, x.known)
-		for i, h := range x.known {
-			if h >= 0 {
-				x.dst[i], x.heard = h, true
-			}
+	if !x.events {
+		x.sent.Hits(now, v, p, x.dst)
+		return x.dst
+	}
+	v.AllHitTokens(p, x.known)
+	if slices.Contains(x.known, -1) {
+		x.sent.Hits(now, v, p, x.dst)
+	}
+	for i, h := range x.known {
+		if h >= 0 {
+			x.dst[i], x.heard = h, true
 		}
 	}
 	return x.dst
