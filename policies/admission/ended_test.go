@@ -16,12 +16,12 @@ import (
 
 // Clients leave without a word, sessions end while their turns wait or run, numbers are given out again, replicas restart and
 // gates are replaced. Once all sessions have ended and nothing runs, nobody waits; and new sessions, under old
-// numbers or new ones, are treated as a gate does that has never seen a session: nothing is kept for those that have
+// numbers or new ones, are treated as by a gate that has never seen a session: nothing is kept for those that have
 // ended.
 func TestSessionsThatEndLeaveNothing(t *testing.T) {
 	number := func(x float64) policies.Value { return policies.Value{Number: x} }
 	text := func(s string) policies.Value { return policies.Value{Text: s} }
-	for _, gate := range []struct {
+	gates := []struct {
 		name   string
 		params policies.Params
 	}{
@@ -48,7 +48,10 @@ func TestSessionsThatEndLeaveNothing(t *testing.T) {
 		{"llm-d-saturation", policies.Params{"ttl_s": number(0), "detector": text("concurrency"), "max_requests": number(1), "fairness": text("program-aware")}},
 		{"llm-d-saturation", policies.Params{"detector": text("concurrency"), "mode": text("hybrid"), "max_requests": number(1), "max_queued": number(3)}},
 		{"llm-d-saturation", policies.Params{"ttl_s": number(0), "detector": text("concurrency"), "max_requests": number(2), "ceilings": text("priority-holdback")}},
-	} {
+	}
+	tested := map[string]bool{}
+	for _, gate := range gates {
+		tested[gate.name] = true
 		t.Run(fmt.Sprint(gate.name, gate.params), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				w := newCareless(t, gate.name, gate.params)
@@ -67,6 +70,11 @@ func TestSessionsThatEndLeaveNothing(t *testing.T) {
 				}
 			})
 		})
+	}
+	for _, d := range catalog.Gates() {
+		if !tested[d.Name] {
+			t.Errorf("%s is not tested", d.Name)
+		}
 	}
 }
 
