@@ -130,7 +130,7 @@ func (d *demand) add(now policies.Time, v *policies.View, t policies.ThreadID, s
 		d.reserved = append(d.reserved, 0)
 	}
 	r, tokens := v.LastReplica(t), v.History(t)
-	if tokens == 0 || d.grace == 0 || v.Running(t) > 0 {
+	if tokens == 0 || d.grace == 0 || v.Running(t) > 0 || v.ThreadEnded(t) {
 		return
 	}
 	d.threads[t] = idleThread{now + d.grace, r, s, tokens}
