@@ -256,6 +256,9 @@ func (p *Extent) Register(h Handle, path []prefix.Segment, from, to int32) {
 	if from != t.registered || to > from+t.fresh {
 		panic(fmt.Sprintf("kv: blocks %d to %d registered of table %d, which has %d registered of %d", from, to, h, t.registered, t.registered+t.fresh))
 	}
+	if p.extend(h, t, path[len(path)-1], from, to) {
+		return
+	}
 	p.segs = clip(path, from, to, p.segs[:0])
 	for n, s := range p.segs {
 		p.place(t, s)
@@ -267,6 +270,31 @@ func (p *Extent) Register(h Handle, path []prefix.Segment, from, to int32) {
 	if t.registered != to {
 		panic(fmt.Sprintf("kv: path covers blocks to %d of %d to register", t.registered, to))
 	}
+}
+
+// extend is place for what nearly every block of a decode is: blocks [from, to) of segment s, the last of its path, which
+// come to the end of the front behind blocks that table t alone holds. It says whether they do.
+func (p *Extent) extend(h Handle, t *table, s prefix.Segment, from, to int32) bool {
+	n := len(t.spans)
+	if n == 0 || s.Lo > from || s.Hi < to {
+		return false
+	}
+	last := &t.spans[n-1]
+	l := &p.lanes[last.lane]
+	x := &p.pieces[l.tail]
+	if p.contents[l.content].stream != s.Stream || x.hi != from || x.ref != 1 || !x.front || x.right != nowhere || last.hi != from {
+		return false
+	}
+	p.seq++
+	x.hi = to
+	p.cached += int64(to - from)
+	last.hi = to
+	t.registered += to - from
+	t.fresh -= to - from
+	if p.record {
+		p.events = append(p.events, Event{Kind: Stored, Handle: h, Stream: s.Stream, Lo: from, Hi: to})
+	}
+	return true
 }
 
 // place makes the blocks of s, which table t alone holds, resident: in the lane of the table's last blocks if they
