@@ -5,7 +5,7 @@ STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 # Packages that start goroutines.
 RACE_PACKAGES = ./cmd/... ./figures/... ./gateway/... ./results/... ./traces/...
 
-.PHONY: build demo test lint race e2e fuzz bench accuracy routers parity determinism clean
+.PHONY: build demo test lint race soak vuln e2e fuzz bench accuracy routers parity determinism clean
 
 # The program.
 build:
@@ -29,6 +29,14 @@ lint:
 
 race:
 	$(GO) test -race $(RACE_PACKAGES)
+
+# Two minutes of gateways with clients that come and go and engines that die, hang and lie.
+soak:
+	$(GO) test ./gateway/load -run '^TestSoak$$' -count=1 -v -args -soak 2m
+
+# Known vulnerabilities that the program can reach, without a database on the network; see the script.
+vuln:
+	GO="$(GO)" ./scripts/vuln.sh
 
 # The official npm clients against the fake engine and the gateway. Needs node 20 or later and, the first time, a package registry.
 e2e:

@@ -72,7 +72,13 @@ type running struct {
 // start serves a gateway in front of engines.
 func start(t testing.TB, source string, engines []string) *running {
 	t.Helper()
-	cfg, err := gateway.ParseConfig("load", []byte(configure(source, engines)))
+	return serveGateway(t, configure(source, engines))
+}
+
+// serveGateway serves a gateway.
+func serveGateway(t testing.TB, config string) *running {
+	t.Helper()
+	cfg, err := gateway.ParseConfig("load", []byte(config))
 	check(t, err)
 	g, err := gateway.New(cfg, gateway.Options{Version: "load"})
 	check(t, err)

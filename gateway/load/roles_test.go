@@ -193,14 +193,11 @@ type process struct {
 	cmd *exec.Cmd
 }
 
-// launch starts a process and returns what it said when it was ready. Its processors are PROCS.
+// launch starts a process and returns what it said when it was ready.
 func launch(t testing.TB, role string, p part) (*process, state) {
 	t.Helper()
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), roleVariable+"="+role)
-	if role == "engines" {
-		c.Env = append(c.Env, "GOMAXPROCS="+strconv.Itoa(runtime.NumCPU()))
-	}
 	c.Stderr = os.Stderr
 	in, err := c.StdinPipe()
 	check(t, err)
