@@ -12,14 +12,10 @@ type Retention interface {
 
 // pinned is the pin of a thread's last turn.
 type pinned struct {
-	attempt AttemptID // 0 for none, threadOver when the thread is over
+	attempt AttemptID // 0 for none
 	replica ReplicaID
 	until   Time
 }
-
-// threadOver marks a thread that sends no more turns. An attempt that its client gave up may end later still, and is not
-// worth keeping.
-const threadOver AttemptID = -1
 
 // retain keeps and releases content after a fact was shown. A pin ends with the first token of the thread's next turn,
 // which holds the content itself by then, with the thread, or at its own end, which the driver sees to.
@@ -27,7 +23,7 @@ func (c *Controller) retain() {
 	f := &c.fact
 	switch f.Kind {
 	case Finished:
-		if p := c.pin(f.Thread); p.attempt == threadOver {
+		if c.view.ThreadEnded(f.Thread) { // an attempt that its client gave up; not worth keeping
 			return
 		}
 		if until := c.retention.Keep(c.now, c.view, f); until > c.now {
@@ -35,14 +31,11 @@ func (c *Controller) retain() {
 			c.pins[f.Thread] = pinned{f.Attempt, f.Replica, until}
 			c.out = append(c.out, Command{Kind: Pin, Attempt: f.Attempt, Replica: f.Replica, Until: until})
 		}
-	case FirstToken:
+	case FirstToken, ThreadFinished:
 		c.unpin(f.Thread)
-	case ThreadFinished:
-		c.unpin(f.Thread)
-		c.pin(f.Thread).attempt = threadOver
 	case ReplicaDown, ReplicaRestarted:
 		for i := range c.pins {
-			if p := &c.pins[i]; p.attempt > 0 && p.replica == f.Replica {
+			if p := &c.pins[i]; p.attempt != 0 && p.replica == f.Replica {
 				*p = pinned{}
 			}
 		}
@@ -59,7 +52,7 @@ func (c *Controller) pin(t ThreadID) *pinned {
 
 func (c *Controller) unpin(t ThreadID) {
 	p := c.pin(t)
-	if p.attempt <= 0 {
+	if p.attempt == 0 {
 		return
 	}
 	if p.until > c.now {

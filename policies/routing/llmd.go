@@ -94,7 +94,9 @@ func (m *llmd) Route(now policies.Time, v *policies.View, t *policies.Turn) (pol
 	if m.lookup.nowhere {
 		m.noHit.used(to)
 	}
-	m.sessions.put(now, int32(t.Session), to)
+	if !v.SessionEnded(t.Session) { // its number may be given to another
+		m.sessions.put(now, int32(t.Session), to)
+	}
 	return to, m.picker.reason()
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-sim/sluice/policies"
+	"github.com/sluice-sim/sluice/policies/admission"
 	"github.com/sluice-sim/sluice/prefix"
 )
 
@@ -284,5 +285,28 @@ func TestLLMDDrawsAmongEqualSums(t *testing.T) {
 		if math.Abs(float64(other)-turns/n) > spread {
 			t.Errorf("%v tie: another seed draws the same %d times of %d, want %.0f", tied, other, turns, turns/n)
 		}
+	}
+}
+
+// A turn that is placed after its session has ended leaves no home to the session that gets its number.
+func TestSessionAffinityForgetsASessionThatEndedWhileItsTurnWaited(t *testing.T) {
+	tree := &prefix.Tree{}
+	tree.Root()
+	m := build(LLMD(), policies.Params{"session_affinity_weight": number(1)}, policies.Capability{}).(*llmd)
+	c := policies.NewController(policies.ControllerConfig{Tree: tree, Replicas: 1, Gate: admission.None().NewGate(policies.Env{}, nil), Router: m})
+	arrive := func(a policies.AttemptID) policies.Fact {
+		return policies.Fact{Kind: policies.TurnArrived, Turn: policies.Turn{Attempt: a, Session: 3, Number: 1, Prompt: prefix.Prefix{Tokens: 100}}}
+	}
+	c.Step(0, []policies.Fact{arrive(1)}, nil)
+	c.Step(1, []policies.Fact{{Kind: policies.SessionFinished, Session: 3}}, nil)
+	if out := c.Step(2, []policies.Fact{{Kind: policies.ReplicaUp, Replica: 0}}, nil); len(out) != 2 {
+		t.Fatalf("commands %v, want admit and dispatch of the turn that waited", out)
+	}
+	if r, ok := m.sessions.get(2, 3); ok {
+		t.Errorf("session 3 has ended and its home is %d", r)
+	}
+	c.Step(3, []policies.Fact{arrive(2)}, nil)
+	if _, ok := m.sessions.get(3, 3); !ok {
+		t.Error("the session that got its number has no home after its first turn")
 	}
 }
