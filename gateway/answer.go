@@ -40,7 +40,10 @@ func (f *flight) observe(resp *http.Response) {
 			resp.ContentLength = -1
 		}
 	}
-	if a.strip || a.length < 0 {
+	switch {
+	case a.strip:
+		a.buf = make([]byte, 4<<10) // events are small, and streams are many
+	case a.length < 0:
 		a.buf = make([]byte, 32<<10)
 	}
 	resp.Body = a

@@ -101,6 +101,7 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, api sse.API) (*fl
 	if parsed.Stream && !parsed.IncludeUsage && !parsed.StreamOptions && (api == sse.Chat || api == sse.Completions) {
 		raw, f.strip = askUsage(raw), true
 	}
+	f.parsed = &identity.Body{Model: parsed.Model, MaxTokens: parsed.MaxTokens} // the rest would keep the body a second time
 	f.ctx, f.cancel = context.WithCancelCause(r.Context())
 	return f, raw, nil
 }

@@ -117,7 +117,7 @@ var faults = []struct {
 	{"killed", fakevllm.Faults{}},
 	{"restart", fakevllm.Faults{Restart: true, RestartAfterSec: 0.2}},
 	{"slow", fakevllm.Faults{LatencyFactor: 40}},
-	{"wedged", fakevllm.Faults{LatencyFactor: 1e5}},
+	{"wedged", fakevllm.Faults{LatencyFactor: 5e3}},
 	{"metrics hang", fakevllm.Faults{MetricsHang: true}},
 	{"metrics fail", fakevllm.Faults{MetricsStatus: 500}},
 	{"unwell", fakevllm.Faults{HealthStatus: 503}},

@@ -51,6 +51,10 @@ func TestMeasure(t *testing.T) {
 	for range *rounds {
 		for i := range ways {
 			gateway, proxy := w.beside(t, i, p)
+			for j, f := range []*figures{&gateway, &proxy} {
+				t.Logf("%s, %s: first token p50 %.2f, p99 %.1f ms; longest stall %v", ways[i].name, []string{"gateway", "proxy"}[j],
+					quantile(f.turns, .5, turn.firstToken), quantile(f.turns, .99, turn.firstToken), f.stall)
+			}
 			all[i][0].add(gateway)
 			all[i][1].add(proxy)
 		}

@@ -205,7 +205,7 @@ func launch(t testing.TB, role string, p part) (*process, state) {
 	check(t, err)
 	check(t, c.Start())
 	x := &process{t, in, json.NewDecoder(out), c}
-	t.Cleanup(func() { in.Close(); _ = c.Wait() })
+	t.Cleanup(func() { in.Close(); _ = c.Wait() }) // if it has not ended
 	check(t, json.NewEncoder(in).Encode(p))
 	return x, x.heard()
 }
@@ -229,6 +229,7 @@ func (x *process) end() state {
 	_, err := io.Copy(x.in, strings.NewReader("stop\n"))
 	check(x.t, err)
 	s := x.heard()
+	check(x.t, x.cmd.Wait())
 	if s.Problem != "" {
 		x.t.Error(s.Problem)
 	}

@@ -71,7 +71,7 @@ func newSoak(t *testing.T, policy, other string, probe, forgets bool, seed uint6
 	rest := fmt.Sprintf(`
 prompt: {basis: tokens, timeout_s: 0.2, blocks: 16384, idle_blocks: 2048}
 health: {period_s: 0.03, timeout_s: 0.2, wedged_s: 0.4}
-limits: {sessions: 30, session_idle_s: 1, lease_s: %g, wait_s: 0.8, waiting: 25, body_bytes: 65536, body_s: 0.5}
+limits: {sessions: 30, session_idle_s: 1, lease_s: %g, wait_s: 0.8, waiting: 8, body_bytes: 65536, body_s: 0.5}
 retries: {per_session: 20, window_s: 5}
 decision_log: {path: %q}
 recorder: {dir: %q, file_turns: 200}
