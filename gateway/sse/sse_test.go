@@ -88,6 +88,7 @@ func drawStream(t *rapid.T) []byte {
 		"data: ", "data:", "event: message_delta", "event: response.completed", "id: 1", ": ping", "\n", "\n\n", "\r\n\r\n", "\r", "\r\n", "x",
 		`{"id":"c","choices":[{"delta":{"content":"a"}}]}`, `{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":7}}`, "[DONE]", "\xef\xbb\xbf",
 		`{"choices":[{"delta":{"content":"\"usage\""}}],"usage":null}`, strings.Repeat("y", 70),
+		"\n\ndata: " + `{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":7}}` + "\n\n",
 	})
 	b := []byte(strings.Join(rapid.SliceOfN(pieces, 0, 40).Draw(t, "pieces"), ""))
 	if rapid.IntRange(0, 30).Draw(t, "long") == 0 {
