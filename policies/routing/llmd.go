@@ -62,7 +62,7 @@ func newLLMD(e policies.Env, p policies.Params) policies.Router {
 	m.session = sessionFilter{p["session_filter"].Bool, m.sessions}
 	scorers := []policies.Scorer{
 		queueScorer{&m.loads}, runningScorer{&m.loads}, kvUsageScorer{&m.loads}, loadAwareScorer{&m.loads, int64(p["load_threshold"].Number)},
-		activeRequestScorer{int32(p["idle_threshold"].Number), int64(p["max_busy_score"].Number * float64(policies.ScoreOne))},
+		activeRequestScorer{&m.loads, int64(p["idle_threshold"].Number), int64(p["max_busy_score"].Number * float64(policies.ScoreOne))},
 		tokenLoadScorer{int64(p["token_load_tokens"].Number), &m.lookup}, newPrefixScorer(p, &m.lookup), m.noHit, m.sessions,
 	}
 	for i, s := range scorers {

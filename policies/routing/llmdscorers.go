@@ -1,61 +1,26 @@
 package routing
 
-import (
-	"math"
-
-	"github.com/sluice-sim/sluice/policies"
-)
+import "github.com/sluice-sim/sluice/policies"
 
 // The scorers of llm-d that keep nothing, and the two that do. spec: policies 3.4.
-
-// llmdLoads is what the scorers read of samples and ledger, by replica that is up, gathered once for each decision.
-type llmdLoads struct {
-	waiting, running []int64 // requests; without a sample the turns in flight
-	free             []int64 // 1 - usage as a score; without a sample unknownScore
-}
-
-func (l *llmdLoads) read(v *policies.View) {
-	for len(l.free) < v.Replicas() {
-		l.waiting, l.running, l.free = append(l.waiting, 0), append(l.running, 0), append(l.free, 0)
-	}
-	for _, r := range v.Up() {
-		s, inFlight := v.Sample(r), int64(v.InFlight(r))
-		l.waiting[r], l.running[r], l.free[r] = inFlight, inFlight, unknownScore
-		if s.Has&policies.HasWaiting != 0 {
-			l.waiting[r] = int64(s.Waiting)
-		}
-		if s.Has&policies.HasRunning != 0 {
-			l.running[r] = int64(s.Running)
-		}
-		if s.Has&policies.HasUsage != 0 {
-			l.free[r] = freeScore(s.Usage)
-		}
-	}
-}
 
 // queueScorer: (max - W)/(max - min).
 type queueScorer struct{ loads *llmdLoads }
 
 func (s queueScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
-	minMax(v, s.loads.waiting, dst)
+	minMax(v, &s.loads.waiting, dst)
 }
 
 // runningScorer: the same of R.
 type runningScorer struct{ loads *llmdLoads }
 
 func (s runningScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
-	minMax(v, s.loads.running, dst)
+	minMax(v, &s.loads.running, dst)
 }
 
 // minMax scores the smallest figure 1 and the largest 0; 1 for all if they are equal.
-func minMax(v *policies.View, figures, dst []int64) {
-	least, most := int64(math.MaxInt64), int64(math.MinInt64)
-	for _, r := range v.Up() {
-		least, most = min(least, figures[r]), max(most, figures[r])
-	}
-	for _, r := range v.Up() {
-		dst[r] = minMaxScore(figures[r], least, most)
-	}
+func minMax(v *policies.View, f *figures, dst []int64) {
+	f.score(v, dst, func(x int64) int64 { return minMaxScore(x, f.least, f.most) })
 }
 
 func minMaxScore(x, least, most int64) int64 {
@@ -104,9 +69,7 @@ type loadAwareScorer struct {
 }
 
 func (s loadAwareScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
-	for _, r := range v.Up() {
-		dst[r] = loadAwareScore(s.loads.waiting[r], s.threshold)
-	}
+	s.loads.waiting.score(v, dst, func(x int64) int64 { return loadAwareScore(x, s.threshold) })
 }
 
 func loadAwareScore(waiting, threshold int64) int64 {
@@ -115,25 +78,20 @@ func loadAwareScore(waiting, threshold int64) int64 {
 
 // activeRequestScorer: 1 up to idle turns in flight, otherwise (max - F)/max of busy.
 type activeRequestScorer struct {
-	idle int32
-	busy int64
+	loads      *llmdLoads
+	idle, busy int64
 }
 
 func (s activeRequestScorer) Score(_ policies.Time, v *policies.View, _ *policies.Turn, dst []int64) {
-	most := int32(0)
-	for _, r := range v.Up() {
-		most = max(most, v.InFlight(r))
-	}
-	for _, r := range v.Up() {
-		dst[r] = activeRequestScore(v.InFlight(r), most, s.idle, s.busy)
-	}
+	f := &s.loads.inFlight
+	f.score(v, dst, func(x int64) int64 { return activeRequestScore(x, f.most, s.idle, s.busy) })
 }
 
-func activeRequestScore(inFlight, most, idle int32, busy int64) int64 {
+func activeRequestScore(inFlight, most, idle, busy int64) int64 {
 	if inFlight <= idle {
 		return policies.ScoreOne
 	}
-	return busy * int64(most-inFlight) / int64(most)
+	return busy * (most - inFlight) / most
 }
 
 // tokenLoadScorer: 1 - (tokens in flight, this prompt's uncached ones included)/M.
