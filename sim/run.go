@@ -389,6 +389,9 @@ func (r *run) checkEnd() error {
 	if t := &r.totals; t.LeasesAdmitted != t.LeasesFinished+t.LeasesFailed+t.LeasesCancelled+t.LeasesLive {
 		errs = append(errs, fmt.Errorf("leases: admitted %d, but finished %d + failed %d + cancelled %d + live %d", t.LeasesAdmitted, t.LeasesFinished, t.LeasesFailed, t.LeasesCancelled, t.LeasesLive))
 	}
+	if r.atGate != 0 {
+		errs = append(errs, fmt.Errorf("%d attempts wait at the gate at the end", r.atGate))
+	}
 	for i := range r.replicas {
 		p := &r.replicas[i]
 		if pool := p.loop.Pool(); pool.Free() != pool.Usable() {

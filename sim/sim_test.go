@@ -193,7 +193,7 @@ func randomWorld(t *testing.T, rt *rapid.T) *Config {
 	c.Signals.KVEventDelayPS = int64(rapid.SampledFrom([]float64{0, 2e11}).Draw(rt, "kv delay"))
 	if rapid.IntRange(0, 2).Draw(rt, "pins") == 0 {
 		kinds := []string{"ttl", "continuum", "belady"}
-		if c.Gate.Signals(c.GateParams)&policies.NeedsSamples != 0 {
+		if c.Gate.Signals(c.GateParams)&(policies.NeedsSamples|policies.NeedsProbes) != 0 {
 			kinds = kinds[:2] // see TestPinsThatNeverEndHoldAGate
 		}
 		withRetention(t, c, rapid.SampledFrom(kinds).Draw(rt, "retention"), policies.Params{
