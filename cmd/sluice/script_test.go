@@ -16,6 +16,10 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sluice-sim/sluice/gateway/content"
+	"github.com/sluice-sim/sluice/gateway/recorder"
+	"github.com/sluice-sim/sluice/prefix"
 )
 
 func TestMain(m *testing.M) {
@@ -44,6 +48,7 @@ func TestScripts(t *testing.T) {
 			"waitfor": waitFor,
 			"samedir": sameDir,
 			"readme":  readme,
+			"record":  record,
 		},
 	})
 }
@@ -112,6 +117,22 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	ts.Fatalf("%s did not appear", args[0])
+}
+
+// record DIR lets the gateway's recorder write a turn of a session called alice there.
+func record(ts *testscript.TestScript, neg bool, args []string) {
+	secret := []byte("a secret of this installation")
+	h, err := content.NewHasher(secret, 4)
+	ts.Check(err)
+	c, err := h.Tokens(content.Chain{}, "m", []int32{1, 2, 3, 4, 5, 6})
+	ts.Check(err)
+	table := content.New(&prefix.Tree{}, h, content.Options{})
+	p, err := table.Place(c)
+	ts.Check(err)
+	r, err := recorder.New(recorder.Config{Dir: ts.MkAbs(args[0]), Secret: secret, BlockTokens: 4})
+	ts.Check(err)
+	r.Record(recorder.Turn{Session: "alice", Model: "m", Path: table.Path(p, nil), PromptTokens: 6, OutputTokens: 2, EndedNS: 1e9})
+	ts.Check(r.Close())
 }
 
 // samedir A B checks that two folders hold the same files with the same bytes.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-sim/sluice/gateway/recorder"
 	"github.com/sluice-sim/sluice/traces"
 )
 
@@ -18,7 +20,7 @@ func traceCommand() *cobra.Command {
 		Short:   "Describe, convert, generate and check traces",
 		Example: "  sluice trace stats traces/kv-cache-tester\n  sluice trace generate claude-code -o sessions.parquet",
 	}
-	cmd.AddCommand(traceStatsCommand(), traceConvertCommand(), traceGenerateCommand(), traceHeadCommand(), traceValidateCommand())
+	cmd.AddCommand(traceStatsCommand(), traceConvertCommand(), traceGenerateCommand(), traceHeadCommand(), traceValidateCommand(), traceVerifyCommand())
 	group(cmd)
 	return cmd
 }
@@ -224,4 +226,28 @@ on. The exit code is 2 when something is wrong.`,
 	}
 	in.register(cmd)
 	return cmd
+}
+
+func traceVerifyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify FILE...",
+		Short: "Prove that files a gateway recorded hold no text",
+		Long: `verify proves of files that the recorder of sluice gateway wrote that they hold nothing but numbers and the aliases of models,
+before they are given to others. What it finds is named and not repeated. The exit code is 2 for a file that holds anything else,
+or that something else wrote.`,
+		Example: "  sluice trace verify recorded/*.parquet",
+		Args:    argsNamed("FILE..."),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var all []error
+			for _, path := range args {
+				_, err := interruptible(cmd.Context(), func() (struct{}, error) { return struct{}{}, recorder.Verify(path) })
+				if err != nil {
+					all = append(all, fmt.Errorf("%s: %w", path, err))
+					continue
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: numbers and aliases of models only\n", path)
+			}
+			return badInput(errors.Join(all...))
+		},
+	}
 }
