@@ -140,6 +140,20 @@ load() {
 	}' "$work/stdout"
 }
 
+# gateway measures the gateway: the driver alone, and many sessions through a process of it and beside it through a plain proxy.
+# These processes use all processors, and run before others where that is allowed: latencies are times on the clock.
+gateway() {
+	small 'Gateway: one turn through the driver alone, brought by 64 goroutines' ./gateway/load '^BenchmarkDriver$'
+	local procs first=(nice -n -10)
+	procs=$(nproc)
+	"${first[@]}" true 2>/dev/null || first=()
+	"$work/test" -test.run '^$' -test.bench '^BenchmarkDriver$' -test.cpu "$procs" | awk -v procs="$procs" '
+		BEGIN { print "\nThe same on the clock, on " procs " processors:\n\n| benchmark | decisions/s |\n| --- | ---: |" }
+		/^Benchmark/ { sub(/^Benchmark/, "", $1); sub(/-[0-9]+$/, "", $1); for (i = 3; i < NF; i += 2) if ($(i+1) == "decisions/s") printf "| %s | %.0f |\n", $1, $i }'
+	printf '\n## Gateway: what it adds to the turns of many sessions\n\n`go test ./gateway/load -run TestMeasure -v -args -measure`\n\n'
+	(unset GOMAXPROCS; cd gateway/load; "${first[@]}" "$work/test" -test.run '^TestMeasure$' -measure) | grep -v '^PASS$'
+}
+
 # memory measures the largest memory of runs whose sessions are made as they start: their live sessions are the same, their
 # turns are not. SESSIONS says how many they are.
 memory() {
@@ -241,6 +255,6 @@ sampled() {
 }
 
 echo "$(date -u +%F), $($GO env GOVERSION) $($GO env GOOS)/$($GO env GOARCH), $(nproc) cores of $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n1), load $(cut -d' ' -f1 /proc/loadavg)"
-for group in "${@:-engine router pool jump run fifty load scale memory profile}"; do
+for group in "${@:-engine router pool jump run fifty load scale memory profile gateway}"; do
 	for g in $group; do $g; done
 done

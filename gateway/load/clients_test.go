@@ -24,15 +24,15 @@ type workload struct {
 	bytes, more     int           // of the first prompt of a session, half of it shared by all; and of each further turn
 }
 
-// turn is what a client saw of a turn: how long its request took to the engine, and its first and its last token to the
-// client.
-type turn struct{ there, first, last time.Duration }
+// turn is when things happened to a turn, in nanoseconds of the machine's clock: the client began to send it and the engine
+// had it; the engine sent its first and its last token and the client got them.
+type turn struct{ began, here, sent, got, sentLast, gotLast int64 }
 
 // firstToken is what the way adds to the time to the first token.
-func (t turn) firstToken() time.Duration { return t.there + t.first }
+func (t turn) firstToken() time.Duration { return time.Duration(t.here - t.began + t.got - t.sent) }
 
 // whole is what the way adds to the time of the turn.
-func (t turn) whole() time.Duration { return t.there + t.last }
+func (t turn) whole() time.Duration { return time.Duration(t.here - t.began + t.gotLast - t.sentLast) }
 
 // newClient has a connection for every session.
 func newClient(sessions int) *http.Client {
@@ -116,7 +116,7 @@ func ask(ctx context.Context, client *http.Client, url, session string, body []b
 		return t, err
 	}
 	req.Header.Set("X-Session-ID", session)
-	began := time.Now().UnixNano()
+	t.began = time.Now().UnixNano()
 	resp, err := client.Do(req)
 	if err != nil {
 		return t, err
@@ -126,11 +126,9 @@ func ask(ctx context.Context, client *http.Client, url, session string, body []b
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 500))
 		return t, fmt.Errorf("status %d: %s", resp.StatusCode, text)
 	}
-	here, err := strconv.ParseInt(resp.Header.Get(hereHeader), 10, 64)
-	if err != nil {
+	if t.here, err = strconv.ParseInt(resp.Header.Get(hereHeader), 10, 64); err != nil {
 		return t, err
 	}
-	t.there = time.Duration(here - began)
 	lines := bufio.NewReader(resp.Body)
 	for tokens := 0; ; {
 		line, err := lines.ReadSlice('\n')
@@ -146,12 +144,12 @@ func ask(ctx context.Context, client *http.Client, url, session string, body []b
 		if !ok {
 			continue
 		}
-		sent, err := strconv.ParseInt(string(after[:bytes.IndexByte(after, '}')]), 10, 64)
-		if err != nil {
+		t.gotLast = now
+		if t.sentLast, err = strconv.ParseInt(string(after[:bytes.IndexByte(after, '}')]), 10, 64); err != nil {
 			return t, err
 		}
-		if t.last = time.Duration(now - sent); tokens == 0 {
-			t.first = t.last
+		if tokens == 0 {
+			t.sent, t.got = t.sentLast, t.gotLast
 		}
 		tokens++
 	}

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,12 +32,20 @@ type figures struct {
 	peak  int64 // bytes above those at the start
 	kept  int64
 	steps int64
-	stall time.Duration
+	clear []turn // those of turns that met no stall
 }
 
 func (f *figures) add(g figures) {
-	f.turns = append(f.turns, g.turns...)
-	f.took, f.cpu, f.peak, f.kept, f.steps, f.stall = f.took+g.took, f.cpu+g.cpu, f.peak+g.peak, f.kept+g.kept, f.steps+g.steps, max(f.stall, g.stall)
+	f.turns, f.clear = append(f.turns, g.turns...), append(f.clear, g.clear...)
+	f.took, f.cpu, f.peak, f.kept, f.steps = f.took+g.took, f.cpu+g.cpu, f.peak+g.peak, f.kept+g.kept, f.steps+g.steps
+}
+
+// latencies are those of the table, in milliseconds.
+func (f *figures) latencies() (l [6]float64) {
+	for i, of := range []func(turn) time.Duration{turn.firstToken, turn.whole} {
+		l[3*i], l[3*i+1], l[3*i+2] = quantile(f.turns, .5, of), quantile(f.clear, .99, of), quantile(f.turns, .99, of)
+	}
+	return l
 }
 
 // TestMeasure prints what a gateway adds to the turns of many sessions, beyond what a proxy without a policy does. The two
@@ -52,8 +61,7 @@ func TestMeasure(t *testing.T) {
 		for i := range ways {
 			gateway, proxy := w.beside(t, i, p)
 			for j, f := range []*figures{&gateway, &proxy} {
-				t.Logf("%s, %s: first token p50 %.2f, p99 %.1f ms; longest stall %v", ways[i].name, []string{"gateway", "proxy"}[j],
-					quantile(f.turns, .5, turn.firstToken), quantile(f.turns, .99, turn.firstToken), f.stall)
+				t.Logf("%s, %s: %.2f ms", ways[i].name, []string{"gateway", "proxy"}[j], f.latencies())
 			}
 			all[i][0].add(gateway)
 			all[i][1].add(proxy)
@@ -62,14 +70,32 @@ func TestMeasure(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d sessions of %d turns through the gateway and as many through the proxy, started within %.0f s: prompts of %d KiB and %d KiB more each turn, answers of %d tokens in %.0f s, tools of %.0f s\n\n",
 		w.sessions, w.turns, w.ramp.Seconds(), w.bytes>>10, w.more>>10, p.Tokens, p.length().Seconds(), w.gap.Seconds())
-	b.WriteString("| way | first token p50, ms | p99 | whole turn p50, ms | p99 | CPU microseconds a turn | peak KiB a session | kept KiB a session | turns/s | steps/s |\n")
-	b.WriteString("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| way, added latency in ms | first token p50 | p99, no stall | p99 | whole turn p50 | p99, no stall | p99 | turns without a stall |\n")
+	b.WriteString("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	for i := range all {
+		gateway, proxy := &all[i][0], &all[i][1]
+		x, y := gateway.latencies(), proxy.latencies()
+		fmt.Fprintf(&b, "| %s |", ways[i].name)
+		for _, v := range x {
+			fmt.Fprintf(&b, " %.2f |", v)
+		}
+		fmt.Fprintf(&b, " %.0f %% |\n| proxy without policy, meanwhile |", 100*float64(len(gateway.clear))/float64(len(gateway.turns)))
+		for _, v := range y {
+			fmt.Fprintf(&b, " %.2f |", v)
+		}
+		fmt.Fprintf(&b, " %.0f %% |\n| *added by the gateway* |", 100*float64(len(proxy.clear))/float64(len(proxy.turns)))
+		for j := range x {
+			fmt.Fprintf(&b, " *%+.2f* |", x[j]-y[j])
+		}
+		b.WriteString(" |\n")
+	}
+	b.WriteString("\n| way | CPU microseconds a turn | peak KiB a session | kept KiB a session | turns/s | steps of the core/s |\n")
+	b.WriteString("| --- | ---: | ---: | ---: | ---: | ---: |\n")
 	each := float64(w.sessions**rounds) * 1024
-	for i, x := range all {
+	for i := range all {
 		for j, name := range []string{ways[i].name, "proxy without policy, meanwhile"} {
-			f := &x[j]
-			fmt.Fprintf(&b, "| %s | %.2f | %.1f | %.2f | %.1f | %d | %.0f | %.0f | %.0f |", name,
-				quantile(f.turns, .5, turn.firstToken), quantile(f.turns, .99, turn.firstToken), quantile(f.turns, .5, turn.whole), quantile(f.turns, .99, turn.whole),
+			f := &all[i][j]
+			fmt.Fprintf(&b, "| %s | %d | %.0f | %.0f | %.0f |", name,
 				f.cpu.Microseconds()/int64(len(f.turns)), float64(f.peak)/each, float64(f.kept)/each, float64(len(f.turns))/f.took.Seconds())
 			if j == 0 {
 				fmt.Fprintf(&b, " %.0f |\n", float64(f.steps)/f.took.Seconds())
@@ -77,14 +103,6 @@ func TestMeasure(t *testing.T) {
 				b.WriteString(" |\n")
 			}
 		}
-	}
-	b.WriteString("\n| added | first token p50, ms | p99 | whole turn p50, ms | p99 | CPU microseconds a turn | longest stall of the machine, ms |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
-	for i, x := range all {
-		more := func(q float64, of func(turn) time.Duration) float64 {
-			return quantile(x[0].turns, q, of) - quantile(x[1].turns, q, of)
-		}
-		fmt.Fprintf(&b, "| %s | %+.2f | %+.1f | %+.2f | %+.1f | %+d | %.0f |\n", ways[i].name, more(.5, turn.firstToken), more(.99, turn.firstToken),
-			more(.5, turn.whole), more(.99, turn.whole), (x[0].cpu-x[1].cpu).Microseconds()/int64(len(x[0].turns)), max(x[0].stall, x[1].stall).Seconds()*1000)
 	}
 	fmt.Print(b.String())
 }
@@ -96,12 +114,17 @@ func (w *workload) beside(t *testing.T, way int, p pace) (gateway, proxy figures
 	defer os.RemoveAll(dir)
 	e, es := launch(t, "engines", part{Pace: p, Count: 4})
 	defer e.end()
+	machine, _ := launch(t, "watch", part{})
 	var both sync.WaitGroup
 	both.Go(func() {
 		gateway = w.through(t, "gateway", part{Config: configure(strings.ReplaceAll(ways[way].config, "DIR", dir), es.URLs)})
 	})
 	both.Go(func() { proxy = w.through(t, "proxy", part{Engines: es.URLs}) })
 	both.Wait()
+	stalls := machine.end().Stalls
+	for _, f := range []*figures{&gateway, &proxy} {
+		f.clear = slices.DeleteFunc(slices.Clone(f.turns), func(x turn) bool { return x.stalled(stalls) })
+	}
 	return gateway, proxy
 }
 
@@ -118,7 +141,7 @@ func (w *workload) through(t *testing.T, role string, p part) (f figures) {
 	}
 	f.turns, f.took = turns, time.Since(began)
 	after := x.state()
-	f.cpu, f.peak, f.kept, f.stall = after.CPU-before.CPU, after.Peak-before.Peak, after.Heap-before.Heap, after.Late
+	f.cpu, f.peak, f.kept = after.CPU-before.CPU, after.Peak-before.Peak, after.Heap-before.Heap
 	client.CloseIdleConnections()
 	last := x.end()
 	if a := last.Audit; a != nil {

@@ -43,22 +43,24 @@ type state struct {
 	URLs       []string `json:",omitempty"`
 	CPU        time.Duration
 	Peak, Heap int64          // bytes: largest resident memory, and what the heap holds after a collection
-	Late       time.Duration  // of a sleep, at most
 	Goroutines int            // without those of this conversation
 	Audit      *gateway.Audit `json:",omitempty"`
 	Imbalance  int64
-	Problem    string // in the last state: what was left, "" for nothing
+	Stalls     []stall `json:",omitempty"`
+	Problem    string  // in the last state: what was left, "" for nothing
 }
 
 // play is a process: it serves, answers each line with its state, and ends with "stop" or its parent.
 func play(role string) int {
-	sleep := watchStalls()
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 1<<20)
 	out := json.NewEncoder(os.Stdout)
 	var p part
 	if !in.Scan() || json.Unmarshal(in.Bytes(), &p) != nil {
 		return 1
+	}
+	if role == "watch" {
+		return watch(in, out)
 	}
 	urls, audit, stop, err := p.begin(role)
 	if err != nil {
@@ -67,7 +69,6 @@ func play(role string) int {
 	}
 	say := func(problem error) bool {
 		s := stateNow()
-		s.Late = sleep.take()
 		s.URLs = urls
 		if audit != nil {
 			a := audit()
@@ -81,11 +82,21 @@ func play(role string) int {
 	for said := say(nil); said && in.Scan() && in.Text() != "stop"; said = say(nil) {
 	}
 	problem := stop()
-	sleep.close()
 	if left := goleak.Find(); left != nil {
 		problem = errors.Join(problem, left)
 	}
 	say(problem)
+	return 0
+}
+
+// watch does nothing but look for stalls.
+func watch(in *bufio.Scanner, out *json.Encoder) int {
+	w := watchStalls()
+	defer w.close()
+	for said := out.Encode(state{}) == nil; said && in.Scan() && in.Text() != "stop"; {
+		said = out.Encode(state{Stalls: w.stalls()}) == nil
+	}
+	_ = out.Encode(state{Stalls: w.stalls()}) // the parent may be gone
 	return 0
 }
 
