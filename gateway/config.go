@@ -64,6 +64,9 @@ type KVEventsConfig struct {
 type IdentityConfig struct {
 	Header string   `yaml:"header" def:"" doc:"Header that is looked at first."`
 	Order  []string `yaml:"order" def:"" doc:"Rules in the order in which they are tried; empty: all, in the order of the documentation."`
+	Class  string   `yaml:"class_header" def:"" doc:"Header with the service class of a request, 0 (the most important) to 7, for gates that know classes; empty: none is read."`
+	Absent int64    `yaml:"default_class" def:"0" min:"0" max:"7" doc:"Service class of a request without that header."`
+	Group  string   `yaml:"group_header" def:"" doc:"Header with the group of a request, such as its tenant or repository; policies see a keyed hash of it. Empty: none is read."`
 }
 
 // PromptConfig is how prompts are identified.
@@ -223,6 +226,11 @@ func (r *configReader) check(c *Config) {
 	}
 	if _, err := identity.NewRules(c.Identity.Header, c.Identity.order(), make([]byte, 16)); err != nil {
 		r.at("identity", err.Error())
+	}
+	for _, x := range [][2]string{{"identity.class_header", c.Identity.Class}, {"identity.group_header", c.Identity.Group}} {
+		if x[1] != "" && !identity.ValidHeader(x[1]) {
+			r.at(x[0], fmt.Sprintf("%q is not the name of a header", x[1]))
+		}
 	}
 }
 

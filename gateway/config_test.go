@@ -34,6 +34,8 @@ func TestConfigProblemsHaveTheirPlace(t *testing.T) {
 		smallConfig + "prompt: [a]\n":                          "prompt: expected a mapping of keys",
 		smallConfig + "identity: {order: [nobody]}\n":          "gateway.yaml:6:1: identity: session identity: no rule is called \"nobody\"",
 		smallConfig + "identity: {header: X-Request-ID}\n":     "names a single request",
+		smallConfig + "identity: {class_header: \"a b\"}\n":    "gateway.yaml:6:12: identity.class_header: \"a b\" is not the name of a header",
+		smallConfig + "identity: {default_class: 8}\n":         "identity.default_class: expected an integer from 0 to 7",
 		strings.Replace(smallConfig, "http://", "ftp://", 1):   "gateway.yaml:2:15: replicas[0].url: expected an address",
 		strings.Replace(smallConfig, "name: a, ", "", 1):       "replicas[0].name: missing",
 		strings.Replace(smallConfig, "smetric", "smetrics", 1): "gateway.yaml:5:3: policy.router.name: \"smetrics\" is unknown; did you mean smetric?",

@@ -97,10 +97,13 @@ func (g *Gateway) decide(w http.ResponseWriter, r *http.Request) {
 
 func (g *Gateway) flightOf(r *http.Request, q *question) (*flight, *refusal) {
 	f := &flight{g: g, parsed: &identity.Body{Model: q.Model, MaxTokens: max(0, q.MaxTokens)}, id: identity.Identity{Key: q.Session, Parent: q.Parent}}
-	for _, key := range []string{q.Session, q.Parent} {
-		if len(key) > identity.MaxKeyBytes {
-			return nil, badRequest("invalid_session_id", "a session's name is too long")
+	for _, x := range [][2]string{{"session", q.Session}, {"parent", q.Parent}} {
+		if _, err := identity.Check(x[0], x[1]); err != nil {
+			return nil, badRequest("invalid_session_id", err.Error())
 		}
+	}
+	if refused := f.label(r.Header); refused != nil {
+		return nil, refused
 	}
 	if len(q.TokenIDs) == 0 && q.Prompt == "" {
 		return nil, badRequest("invalid_prompt", "expected token_ids or prompt")
@@ -126,7 +129,8 @@ func (g *Gateway) flightOf(r *http.Request, q *question) (*flight, *refusal) {
 func (f *flight) arriveAlone() *refusal {
 	var err error
 	f.g.driver.Do(func(b *Batch) {
-		f.attempt, err = f.g.place(b, Arrival{Session: f.sessionKey(), Thread: f.id.Key, Key: f.g.keyOf(f.sessionKey()), MaxTokens: f.parsed.MaxTokens, Group: -1, Owner: f}, f.chain)
+		f.attempt, err = f.g.place(b, Arrival{Session: f.sessionKey(), Thread: f.id.Key, Key: f.g.keyOf(f.sessionKey()), MaxTokens: f.parsed.MaxTokens,
+			Class: f.class, Group: f.group, Owner: f}, f.chain)
 	})
 	if err != nil {
 		return f.g.refusalOf(err)

@@ -24,6 +24,8 @@ type flight struct {
 	api        sse.API
 	parsed     *identity.Body
 	id         identity.Identity
+	class      int32  // service class
+	group      int32  // -1 for none
 	requestKey string // the client's name of the request, within its session; "" for none
 	chain      content.Chain
 	tokens     []int32 // of the prompt, if they are known
@@ -64,7 +66,8 @@ func (f *flight) arrive(former func() *Attempt, failed func(b *Batch)) *refusal 
 			failed(b)
 		}
 		x := Arrival{
-			Session: f.sessionKey(), Thread: f.id.Key, Key: f.g.keyOf(f.sessionKey()), MaxTokens: f.parsed.MaxTokens, Group: -1, Owner: f,
+			Session: f.sessionKey(), Thread: f.id.Key, Key: f.g.keyOf(f.sessionKey()), MaxTokens: f.parsed.MaxTokens, Owner: f,
+			Class: f.class, Group: f.group,
 			Cancel: func() { f.cancel(errRevoked) },
 		}
 		if former != nil {

@@ -86,6 +86,9 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, api sse.API) (*fl
 	if f.id, err = g.rules.Of(r.Header, parsed); err != nil {
 		return nil, nil, badRequest("invalid_session_id", err.Error())
 	}
+	if refused := f.label(r.Header); refused != nil {
+		return nil, nil, refused
+	}
 	g.continueResponse(f)
 	if id := requestID(r.Header); id != "" {
 		f.requestKey = f.sessionKey() + "\x00" + id

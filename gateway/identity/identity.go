@@ -109,7 +109,7 @@ func NewRules(header string, order []string, secret []byte) (*Rules, error) {
 }
 
 func configured(header string) (rule, error) {
-	if header != textproto.TrimString(header) || !validHeader(header) {
+	if header != textproto.TrimString(header) || !ValidHeader(header) {
 		return rule{}, fmt.Errorf("session identity: %q is not the name of a header", header)
 	}
 	if name := http.CanonicalHeaderKey(header); slices.Contains(perRequest, name) {
@@ -118,7 +118,8 @@ func configured(header string) (rule, error) {
 	return rule{"header." + header, plainHeader(header)}, nil
 }
 
-func validHeader(name string) bool {
+// ValidHeader says whether name can be the name of a header.
+func ValidHeader(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
 			return false
@@ -175,25 +176,25 @@ func finder(name string) func(*Rules, http.Header, *Body) (Identity, error) {
 
 func plainHeader(name string) func(*Rules, http.Header, *Body) (Identity, error) {
 	return func(_ *Rules, h http.Header, _ *Body) (Identity, error) {
-		v, err := header(h, name)
+		v, err := Header(h, name)
 		return Identity{Key: v}, err
 	}
 }
 
 func member(name string, of func(*Body) string) func(*Rules, http.Header, *Body) (Identity, error) {
 	return func(_ *Rules, _ http.Header, b *Body) (Identity, error) {
-		v, err := check(name, of(b))
+		v, err := Check(name, of(b))
 		return Identity{Key: v}, err
 	}
 }
 
 // claudeCode: a subagent sends the session's id and its own.
 func claudeCode(_ *Rules, h http.Header, _ *Body) (Identity, error) {
-	session, err := header(h, "x-claude-code-session-id")
+	session, err := Header(h, "x-claude-code-session-id")
 	if err != nil || session == "" {
 		return Identity{}, err
 	}
-	agent, err := header(h, "x-claude-code-agent-id")
+	agent, err := Header(h, "x-claude-code-agent-id")
 	if err != nil || agent == "" {
 		return Identity{Key: session}, err
 	}
@@ -205,7 +206,7 @@ func dynamoHeaders(_ *Rules, h http.Header, _ *Body) (Identity, error) {
 	var v [4]string
 	for i, name := range []string{"x-dynamo-session-id", "x-dynamo-trajectory-id", "x-dynamo-parent-trajectory-id", "x-dynamo-trajectory-final"} {
 		var err error
-		if v[i], err = header(h, name); err != nil {
+		if v[i], err = Header(h, name); err != nil {
 			return Identity{}, err
 		}
 	}
@@ -215,7 +216,7 @@ func dynamoHeaders(_ *Rules, h http.Header, _ *Body) (Identity, error) {
 func agentContext(_ *Rules, _ http.Header, b *Body) (Identity, error) {
 	c := &b.AgentContext
 	for _, v := range []string{c.Session, c.Trajectory, c.ParentTrajectory} {
-		if _, err := check("nvext.agent_context", v); err != nil {
+		if _, err := Check("nvext.agent_context", v); err != nil {
 			return Identity{}, err
 		}
 	}
@@ -269,8 +270,9 @@ func firstBlocks(r *Rules, _ http.Header, b *Body) (Identity, error) {
 	return Identity{Key: "first-blocks-" + hex.EncodeToString(mac.Sum(nil)[:12])}, nil
 }
 
-// header is the one value of a header, "" if it has none.
-func header(h http.Header, name string) (string, error) {
+// Header is the one value of the header called name, "" if it has none. The error is a *HeaderError: as an identifier it is
+// refused.
+func Header(h http.Header, name string) (string, error) {
 	values := h[http.CanonicalHeaderKey(name)]
 	if len(values) == 0 {
 		return "", nil
@@ -281,11 +283,11 @@ func header(h http.Header, name string) (string, error) {
 			return "", &HeaderError{name, fmt.Sprintf("%d different values, expected one", len(values))}
 		}
 	}
-	return check(name, first)
+	return Check(name, first)
 }
 
-// check refuses what cannot be an identifier. It does not repeat the value, which may be a secret.
-func check(where, v string) (string, error) {
+// Check refuses what cannot be an identifier. It does not repeat the value, which may be a secret.
+func Check(where, v string) (string, error) {
 	if len(v) > MaxKeyBytes {
 		return "", &HeaderError{where, fmt.Sprintf("an identifier of %d bytes, at most %d are taken", len(v), MaxKeyBytes)}
 	}
