@@ -49,11 +49,20 @@ func (f *flight) observe(resp *http.Response) {
 	resp.Body = a
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. Between two calls the client has the bytes to read, and the engine may have to wait for it.
 func (a *answer) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+	attempt := a.f.attempt
+	a.f.touch()
+	attempt.sending.Store(false)
+	n, err := a.read(p)
+	attempt.sending.Store(err == nil)
+	return n, err
+}
+
+func (a *answer) read(p []byte) (int, error) {
 	for {
 		if len(a.out) > 0 {
 			n := copy(p, a.out)

@@ -123,6 +123,7 @@ type Attempt struct {
 	leasedAt policies.Time
 	place    *list.Element // among the leases
 	touched  atomic.Int64  // when something of it last moved, as policies.Time
+	sending  atomic.Bool   // bytes of its answer are on their way to its client
 	replica  policies.ReplicaID
 	hold     policies.Reason
 	admitted policies.Reason

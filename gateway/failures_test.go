@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -190,6 +192,45 @@ func TestFailureWedgedReplica(t *testing.T) {
 	cancel()
 	<-answer
 	r.untilState("r0", "up")
+}
+
+// A client that does not read its answer says nothing of the engine, which waits for it.
+func TestFailureSlowReader(t *testing.T) {
+	r := newRig(t, 1, "policy: {gate: none, router: least-requests}\n", func(c *Config) { c.Health.WedgedS = 0.2 })
+	var written atomic.Int64
+	event := []byte("data: {\"choices\":[{\"delta\":{\"content\":\"" + strings.Repeat("t", 64<<10) + "\"}}]}\n\n")
+	r.stubs[0].set(func() {
+		r.stubs[0].serve = func(w http.ResponseWriter, q *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for q.Context().Err() == nil {
+				n, err := w.Write(event)
+				written.Add(int64(n))
+				if err != nil {
+					return
+				}
+			}
+		}
+	})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	check(t, err)
+	defer conn.Close()
+	const body = `{"model":"m","messages":[{"role":"user","content":"x"}],"stream":true}`
+	_, err = fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	check(t, err)
+	stalled := func() bool {
+		before := written.Load()
+		time.Sleep(100 * time.Millisecond)
+		return before > 0 && written.Load() == before
+	}
+	until(t, "the answer is held up by its client", stalled)
+	for range 50 {
+		if s := r.state("r0"); s.State != "up" {
+			t.Fatalf("the replica of a slow client is %s: %v", s.State, s.Why)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	conn.Close()
+	r.settled()
 }
 
 // Scrape stale or missing: the age is known, and what is seen then is chosen; it is never silently zero.

@@ -76,6 +76,14 @@ func TestUsageIsAskedForAndTakenOut(t *testing.T) {
 	if !strings.Contains(x.body, usageText) {
 		t.Errorf("a client that asks for usage got %q", x.body)
 	}
+	<-r.stubs[0].bodies
+	for _, options := range []string{`null`, `{}`, `{"include_usage":false}`} { // a second member of that name would be no JSON that everybody reads
+		body := `{"model":"m","messages":[],"prompt":"y","stream":true,"stream_options":` + options + `}`
+		r.sendOK(request{session: "s", body: body})
+		if sent := string(<-r.stubs[0].bodies); sent != body {
+			t.Errorf("stream_options %s: the engine got %s", options, sent)
+		}
+	}
 	r.settled()
 	log := string(r.g.file.Last(100))
 	if n := strings.Count(log, `"fact":"finished","attempt":1,"replica":0,"prompt_tokens":7,"output_tokens":5,"hit_tokens":3`); n != 1 {

@@ -133,7 +133,7 @@ func (g *Gateway) askModels(ctx context.Context, r *replica, timeout time.Durati
 }
 
 // moves says whether the turns that run on r do something, as far as can be seen: every one had a byte, or began, not too
-// long ago, or else another one did since.
+// long ago, or else another one did since. A turn whose client has bytes to read waits for the client, not for r.
 func (g *Gateway) moves(r *replica) bool {
 	limit := policies.Time(seconds(g.cfg.Health.WedgedS))
 	if limit == 0 {
@@ -143,7 +143,7 @@ func (g *Gateway) moves(r *replica) bool {
 	now := g.clock.Now()
 	g.driver.Do(func(b *Batch) {
 		b.Leases(r.id, func(a *Attempt) {
-			if a.cancel != nil { // a lease of /decide shows no sign of life
+			if a.cancel != nil && !a.sending.Load() { // a lease of /decide shows no sign of life
 				t := policies.Time(a.touched.Load())
 				oldest, newest, n = min(oldest, t), max(newest, t), n+1
 			}

@@ -34,7 +34,7 @@ func (l Limits) orDefault() Limits {
 type Body struct {
 	Model         string
 	Stream        bool
-	StreamOptions bool  // there is a stream_options object
+	StreamOptions bool  // there is a member stream_options, whatever it is
 	IncludeUsage  bool  // the client asks for usage in the stream
 	MaxTokens     int32 // max_completion_tokens, max_output_tokens or max_tokens; 0 when it has none
 
@@ -189,7 +189,7 @@ func (p *parser) member(name string) error {
 	case "stream":
 		return p.flag(&b.Stream)
 	case "stream_options":
-		b.StreamOptions = p.dec.PeekKind() == '{'
+		b.StreamOptions = true
 		return p.object(func(name string) error {
 			if name == "include_usage" {
 				return p.flag(&b.IncludeUsage)

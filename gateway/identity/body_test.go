@@ -34,7 +34,7 @@ func TestParse(t *testing.T) {
 		{"a float that is whole", `{"max_tokens":1e3}`, Body{MaxTokens: 1000}},
 		{"a huge limit", `{"max_tokens":1e300}`, Body{MaxTokens: math.MaxInt32}},
 		{"a limit beyond floats", `{"max_tokens":1e999}`, Body{}},
-		{"members of other types", `{"model":1,"stream":"yes","stream_options":true,"messages":"x"}`, Body{Chat: true, Items: [][]byte{[]byte(`"x"`)}}},
+		{"members of other types", `{"model":1,"stream":"yes","stream_options":true,"messages":"x"}`, Body{StreamOptions: true, Chat: true, Items: [][]byte{[]byte(`"x"`)}}},
 		{"escapes", `{"model":"\u006d","\u0075ser":"u"}`, Body{Model: "m", User: "u"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
