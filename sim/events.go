@@ -96,13 +96,14 @@ func (q *agenda) pop() event {
 		if first >= n {
 			break
 		}
-		c := first
-		for k := first + 1; k < min(first+4, n); k++ {
-			if h[k].before(&h[c]) {
-				c = k
+		c, at := first, h[first].at // almost always the times alone decide
+		last := min(first+4, n)
+		for k := first + 1; k < last; k++ {
+			if x := h[k].at; x < at || x == at && h[k].before(&h[c]) {
+				c, at = k, x
 			}
 		}
-		if !h[c].before(&e) {
+		if at > e.at || at == e.at && !h[c].before(&e) {
 			break
 		}
 		h[i] = h[c]

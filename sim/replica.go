@@ -241,10 +241,12 @@ func (r *run) stepEnded(i int32) {
 	st := p.loop.TakePrefixStats()
 	p.queries += st.Queries
 	p.hits += st.Hits
-	p.gauges = policies.Sample{
-		Has:     policies.HasRunning | policies.HasWaiting | policies.HasUsage | policies.HasPrefixCounters,
-		Running: int32(p.loop.Running()), Waiting: int32(p.loop.Waiting() + p.loop.Skipped()), Usage: p.loop.Usage(),
-		QueryTokens: p.queries, HitTokens: p.hits,
+	if r.needs&policies.NeedsSamples != 0 {
+		p.gauges = policies.Sample{
+			Has:     policies.HasRunning | policies.HasWaiting | policies.HasUsage | policies.HasPrefixCounters,
+			Running: int32(p.loop.Running()), Waiting: int32(p.loop.Waiting() + p.loop.Skipped()), Usage: p.loop.Usage(),
+			QueryTokens: p.queries, HitTokens: p.hits,
+		}
 	}
 	for _, q := range p.probes {
 		r.answerProbe(q)
