@@ -78,7 +78,7 @@ func BenchmarkRealTrace(b *testing.B) {
 		replicas int
 		rate     float64
 		router   string
-	}{{8, 0.02, "sticky"}, {32, 0.08, "sticky"}, {8, 0.0286, "sticky"}, {8, 0.034, "sticky"}, {8, 0.1, "round-robin"}, {8, 0.05, "lmetric"}} {
+	}{{8, 0.02, "sticky"}, {32, 0.08, "sticky"}, {8, 0.0287, "sticky"}, {8, 0.034, "sticky"}, {8, 0.1, "round-robin"}, {8, 0.05, "lmetric"}} {
 		b.Run(fmt.Sprintf("replicas=%d/rate=%v/%s", x.replicas, x.rate, x.router), func(b *testing.B) {
 			c := claudeCode(b, tr, x.replicas, x.rate, x.router)
 			dir := b.TempDir()
