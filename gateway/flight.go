@@ -28,7 +28,8 @@ type flight struct {
 	group      int32  // -1 for none
 	requestKey string // the client's name of the request, within its session; "" for none
 	chain      content.Chain
-	tokens     []int32 // of the prompt, if they are known
+	basis      content.Basis // of chain
+	tokens     []int32       // of the prompt, if they are known
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
 

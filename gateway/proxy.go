@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-sim/sluice/gateway/content"
 	"github.com/sluice-sim/sluice/gateway/identity"
 	"github.com/sluice-sim/sluice/gateway/sse"
 )
@@ -97,7 +98,10 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, api sse.API) (*fl
 	if err != nil {
 		return nil, nil, badRequest("invalid_prompt", err.Error())
 	}
-	f.chain, f.tokens = prompt.chain, prompt.ids
+	f.chain, f.tokens, f.basis = prompt.chain, prompt.ids, content.Bytes
+	if counted {
+		f.basis = content.Tokens
+	}
 	if most := g.longestPrompt(); counted && most > 0 && int64(f.chain.Tokens) > most {
 		return nil, nil, badRequest("prompt_too_long", "the prompt has "+strconv.Itoa(int(f.chain.Tokens))+" tokens, at most "+strconv.FormatInt(most, 10)+" fit")
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/sluice-sim/sluice/gateway/content"
 	"github.com/sluice-sim/sluice/gateway/recorder"
 )
 
@@ -14,12 +13,8 @@ func (g *Gateway) makeRecorder() (err error) {
 	if c.Dir == "" {
 		return nil
 	}
-	basis := content.Bytes
-	if g.cfg.Prompt.Basis == "tokens" {
-		basis = content.Tokens
-	}
 	g.records, err = recorder.New(recorder.Config{
-		Dir: c.Dir, Secret: g.secret, Sample: c.Sample, Basis: basis, BlockTokens: int32(g.cfg.Prompt.Block), FileTurns: int(c.FileTurns),
+		Dir: c.Dir, Secret: g.secret, Sample: c.Sample, BlockTokens: int32(g.cfg.Prompt.Block), FileTurns: int(c.FileTurns),
 		FileAge: seconds(c.FileAgeS), Files: int(c.Files), OpenTurns: int(c.OpenTurns), Idle: seconds(g.cfg.Limits.SessionIdleS), Log: g.log,
 	})
 	return err
@@ -39,7 +34,7 @@ func (f *flight) record(outcome recorder.Outcome, output int32) {
 		return
 	}
 	t := recorder.Turn{
-		Session: f.sessionKey(), Model: "other", PromptTokens: f.chain.Tokens, OutputTokens: output,
+		Session: f.sessionKey(), Model: "other", Basis: f.basis, PromptTokens: f.chain.Tokens, OutputTokens: output,
 		ArrivedNS: int64(f.came), Outcome: outcome,
 	}
 	if output == 0 {

@@ -52,8 +52,9 @@ var (
 	dropReasons  = map[Outcome]string{Finished: "no output", Cut: "no output", NoOutput: "failed or cancelled before any output", Refused: "refused by the gateway"}
 	noteCut      = "output cut short by a failure or by the client"
 	noteSplit    = "sessions written in part"
+	noteHashed   = "prompts hashed by "
 	allowedTexts = []string{"no output", "failed or cancelled before any output", "refused by the gateway", noteCut, noteSplit,
-		"session given up for want of memory", "prompts hashed by token", "prompts hashed by byte"}
+		"session given up for want of memory", noteHashed + content.Tokens.String(), noteHashed + content.Bytes.String()}
 )
 
 // maxModels bounds the aliases in one file; what goes beyond is called by the last.
@@ -117,6 +118,7 @@ func (f *file) add(s *session) {
 		if t.cut {
 			f.notes[noteCut]++
 		}
+		f.notes[noteHashed+t.basis.String()]++
 	}
 	out.Threads = int32(len(threads))
 	f.sessions, f.starts = append(f.sessions, out), append(f.starts, first)
@@ -124,7 +126,7 @@ func (f *file) add(s *session) {
 }
 
 // trace is the file as it is written: sessions in order of arrival, times from the first.
-func (f *file) trace(cfg *Config) *traces.Trace {
+func (f *file) trace() *traces.Trace {
 	order := make([]int, len(f.sessions))
 	for i := range order {
 		order[i] = i
@@ -142,7 +144,6 @@ func (f *file) trace(cfg *Config) *traces.Trace {
 		tr.Report.Turns += f.dropped[reason]
 		tr.Report.Dropped = append(tr.Report.Dropped, traces.DropCount{Reason: reason, Turns: f.dropped[reason]})
 	}
-	f.notes["prompts hashed by "+cfg.Basis.String()] = int64(f.n)
 	for _, note := range slices.Sorted(maps.Keys(f.notes)) {
 		tr.Report.Notes = append(tr.Report.Notes, traces.NoteCount{Note: note, Count: f.notes[note]})
 	}

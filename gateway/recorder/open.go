@@ -42,6 +42,7 @@ type turn struct {
 	model          string
 	start, end     int64
 	cut            bool
+	basis          content.Basis
 }
 
 // weight is what a turn counts for in OpenTurns: long paths take more memory.
@@ -101,7 +102,7 @@ func (t *Turn) possible() bool {
 func (s *session) add(t *Turn) {
 	th := s.threads[t.Thread]
 	u := turn{prompt: t.PromptTokens, output: t.OutputTokens, model: aliasOf(t.Model), start: t.ArrivedNS, end: t.EndedNS,
-		cut: t.Outcome == Cut}
+		cut: t.Outcome == Cut, basis: t.Basis}
 	if th == nil {
 		th = &thread{number: int32(len(s.threads))}
 		s.threads[t.Thread] = th

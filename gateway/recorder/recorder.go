@@ -27,7 +27,6 @@ type Config struct {
 	Dir         string        // where files go
 	Secret      []byte        // keys the choice of sessions, at least 16 bytes; it is not written
 	Sample      float64       // share of sessions, above 0 and up to 1; 1
-	Basis       content.Basis // what prompts were hashed by
 	BlockTokens int32         // the blocks that were hashed
 	Queue       int           // turns that wait to be taken; 4,096
 	FileTurns   int           // turns of one file; 200,000
@@ -88,10 +87,11 @@ const (
 
 // Turn is a turn that has ended. Times are nanoseconds since any one moment.
 type Turn struct {
-	Session      string       // key; it is not written
-	Thread       int64        // tells the conversations of a session apart
-	Model        string       // alias, as configured
-	Path         content.Path // where the prompt lies; not kept
+	Session      string        // key; it is not written
+	Thread       int64         // tells the conversations of a session apart
+	Model        string        // alias, as configured
+	Path         content.Path  // where the prompt lies; not kept
+	Basis        content.Basis // what the prompt was hashed by; of Bytes, PromptTokens is an estimate
 	PromptTokens int32
 	OutputTokens int32
 	ArrivedNS    int64
@@ -239,7 +239,7 @@ func (r *Recorder) write(w *writer, o *open) {
 		return
 	}
 	turns := o.file.turns()
-	name, err := w.write(o.file.trace(&r.cfg))
+	name, err := w.write(o.file.trace())
 	if err != nil {
 		r.failed.Add(1)
 		r.err = errors.Join(r.err, err)

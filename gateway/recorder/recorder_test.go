@@ -201,7 +201,7 @@ func TestSharingAgainstTokens(t *testing.T) {
 			}
 		}
 		x.open.endAll()
-		tr := x.open.file.trace(&cfg)
+		tr := x.open.file.trace()
 		if p := traces.Validate(tr); len(p) > 0 {
 			rt.Fatal(p)
 		}
@@ -254,11 +254,11 @@ func TestWhatIsNotWritten(t *testing.T) {
 	x.r.Record(Turn{Session: "a", Path: path, PromptTokens: 5, OutputTokens: 1, Outcome: Refused, Model: "m"})
 	x.r.Record(Turn{Session: "a", PromptTokens: 5, OutputTokens: 1, Model: "m"}) // no path
 	x.r.Record(Turn{Session: "a", Path: path, PromptTokens: 5, OutputTokens: 0, Outcome: NoOutput, Model: "m"})
-	x.r.Record(Turn{Session: "a", Path: path, PromptTokens: 5, OutputTokens: 2, Outcome: Cut, Model: "the user's secret model", ArrivedNS: 5, EndedNS: 6})
+	x.r.Record(Turn{Session: "a", Path: path, PromptTokens: 5, OutputTokens: 2, Outcome: Cut, Model: "the user's secret model", Basis: content.Bytes, ArrivedNS: 5, EndedNS: 6})
 	tr := x.read()
 	want := traces.Report{Format: "sluice gateway", Sessions: 1, Turns: 5,
 		Dropped: []traces.DropCount{{Reason: "failed or cancelled before any output", Turns: 1}, {Reason: "no output", Turns: 2}, {Reason: "refused by the gateway", Turns: 1}},
-		Notes:   []traces.NoteCount{{Note: "output cut short by a failure or by the client", Count: 1}, {Note: "prompts hashed by token", Count: 1}}}
+		Notes:   []traces.NoteCount{{Note: "output cut short by a failure or by the client", Count: 1}, {Note: "prompts hashed by byte", Count: 1}}}
 	if diff := cmp.Diff(want, tr.Report); diff != "" {
 		t.Errorf("report (-expected +got):\n%s", diff)
 	}
