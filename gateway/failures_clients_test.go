@@ -211,6 +211,31 @@ func TestFailureRetryOfARunningRequest(t *testing.T) {
 	}
 }
 
+// A proxy in front may give all requests of one trace the same X-Request-ID: another prompt is no repetition.
+func TestSameRequestIDOtherRequest(t *testing.T) {
+	r := newRig(t, 1, plainPolicy, nil)
+	let := make(chan struct{})
+	r.stubs[0].set(func() {
+		r.stubs[0].serve = func(w http.ResponseWriter, q *http.Request) { <-let; fiveTokens(w, q) }
+	})
+	answers := make(chan got, 4)
+	for i := range 4 {
+		q := request{session: "s", id: "trace", body: fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":"%d"}]}`, i)}
+		if i >= 2 { // of no session
+			q = request{path: "/v1/completions", id: "trace", body: fmt.Sprintf(`{"model":"m","prompt":[1,2,%d]}`, i)}
+		}
+		go func() { answers <- r.send(q) }()
+	}
+	until(t, "all run", func() bool { return r.stubs[0].requests.Load() == 4 || len(answers) > 0 })
+	close(let)
+	for range 4 {
+		if x := <-answers; x.status != 200 {
+			t.Errorf("status %d: %s", x.status, x.body)
+		}
+	}
+	r.settled()
+}
+
 // The gateway drains: what runs may end, what waits is told to go elsewhere, and so is who comes.
 func TestFailureGatewayDrains(t *testing.T) {
 	r := newRig(t, 1, "policy: {gate: {name: max-requests, max_requests: 1}, router: sticky}\n", nil)

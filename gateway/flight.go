@@ -26,7 +26,7 @@ type flight struct {
 	id         identity.Identity
 	class      int32  // service class
 	group      int32  // -1 for none
-	requestKey string // the client's name of the request, within its session; "" for none
+	requestKey string // what a repetition has too: session, the client's name of the request, body; "" without a name
 	chain      content.Chain
 	basis      content.Basis // of chain
 	tokens     []int32       // of the prompt, if they are known

@@ -92,7 +92,8 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, api sse.API) (*fl
 	}
 	g.continueResponse(f)
 	if id := requestID(r.Header); id != "" {
-		f.requestKey = f.sessionKey() + "\x00" + id
+		body := g.digest(r.URL.Path, raw)
+		f.requestKey = f.sessionKey() + "\x00" + id + "\x00" + string(body[:])
 	}
 	prompt, counted, err := g.identify(r.Context(), api, raw, parsed)
 	if err != nil {
@@ -132,7 +133,8 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *ref
 	return raw, nil
 }
 
-// requestID is the client's own name of a request, by which a repetition of it is known.
+// requestID is the client's own name of a request. With the same body it is a repetition; alone it may be that of a trace, which
+// proxies give to all requests under it.
 func requestID(h http.Header) string {
 	for _, name := range []string{"X-Request-Id", "X-Client-Request-Id", "Idempotency-Key"} {
 		if v := h.Get(name); v != "" && len(v) <= identity.MaxKeyBytes {
