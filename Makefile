@@ -32,7 +32,7 @@ race:
 
 # Two minutes of gateways with clients that come and go and engines that die, hang and lie.
 soak:
-	$(GO) test ./gateway/load -run '^TestSoak$$' -count=1 -v -args -soak 2m
+	$(GO) test ./gateway/load -run '^TestSoak$$' -count=1 -v -parallel 5 -args -soak 2m
 
 # Known vulnerabilities that the program can reach, without a database on the network; see the script.
 vuln:
