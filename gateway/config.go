@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/sluice-sim/sluice/gateway/identity"
+	"github.com/sluice-sim/sluice/gateway/kvevents"
 	"github.com/sluice-sim/sluice/nearest"
 	"github.com/sluice-sim/sluice/scenarios"
 )
@@ -217,6 +218,12 @@ func (r *configReader) check(c *Config) {
 		if p.KVEvents.Endpoint != "" && c.Prompt.Basis != "tokens" {
 			r.at(key+".kv_events.endpoint", "KV events can only be joined with token ids; set prompt.basis to tokens")
 		}
+		r.checkKVEvents(key+".kv_events", &p.KVEvents)
+	}
+	for _, x := range [][2]string{{"health.path", c.Health.Path}, {"signals.probe.path", c.Signals.Probe.Path}} {
+		if x[1] != "" && !strings.HasPrefix(x[1], "/") {
+			r.at(x[0], "expected a path that begins with /")
+		}
 	}
 	if name := c.Policy.Retention.Name; name != "none" {
 		r.at("policy.retention", fmt.Sprintf("%s pins content, which vLLM cannot; only none works in a gateway", name))
@@ -230,6 +237,17 @@ func (r *configReader) check(c *Config) {
 	for _, x := range [][2]string{{"identity.class_header", c.Identity.Class}, {"identity.group_header", c.Identity.Group}} {
 		if x[1] != "" && !identity.ValidHeader(x[1]) {
 			r.at(x[0], fmt.Sprintf("%q is not the name of a header", x[1]))
+		}
+	}
+}
+
+func (r *configReader) checkKVEvents(key string, c *KVEventsConfig) {
+	if c.Endpoint == "" && c.Replay != "" {
+		r.at(key+".replay", "needs kv_events.endpoint")
+	}
+	for _, x := range [][2]string{{".endpoint", c.Endpoint}, {".replay", c.Replay}} {
+		if x[1] != "" && !kvevents.ValidAddress(x[1]) {
+			r.at(key+x[0], "expected tcp://host:port or ipc:///path")
 		}
 	}
 }

@@ -42,6 +42,11 @@ func TestConfigProblemsHaveTheirPlace(t *testing.T) {
 		strings.Replace(smallConfig, "smetric", "oracle", 1):   "policy.router: oracle knows what only a simulator knows",
 		smallConfig + "  retention: ttl\n":                     "policy.retention: ttl pins content",
 		strings.Replace(smallConfig, "0.7", "70", 1):           "gateway.yaml:4:25: policy.gate.high_watermark: 70 is out of range",
+		"prompt: {basis: tokens}\n" + strings.Replace(smallConfig, ":8001\"", ":8001\", kv_events: {endpoint: nonsense}", 1):                 "replicas[0].kv_events.endpoint: expected tcp://host:port",
+		"prompt: {basis: tokens}\n" + strings.Replace(smallConfig, ":8001\"", ":8001\", kv_events: {replay: \"tcp://a:1\"}", 1):              "replicas[0].kv_events.replay: needs kv_events.endpoint",
+		"prompt: {basis: tokens}\n" + strings.Replace(smallConfig, ":8001\"", ":8001\", kv_events: {endpoint: \"tcp://a:1\", replay: b}", 1): "replicas[0].kv_events.replay: expected tcp://host:port",
+		smallConfig + "health: {path: health}\n":                 "gateway.yaml:6:16: health.path: expected a path that begins with /",
+		smallConfig + "signals: {probe: {path: \"http://b\"}}\n": "signals.probe.path: expected a path that begins with /",
 		"policy: {}\n":                         "replicas: missing",
 		"listen: a\nlisten: b\n" + smallConfig: "listen",
 		strings.Replace(smallConfig, "}\npolicy", "}\n  - {name: a, url: \"http://b\"}\npolicy", 1): "replicas[1].name: a is the name of another replica too",
@@ -89,4 +94,13 @@ func FuzzConfig(f *testing.F) {
 			t.Error("a configuration without replicas was taken")
 		}
 	})
+}
+
+// TestKeyThatIsMissing: without it the gateway would send its clients' own keys to the engine.
+func TestKeyThatIsMissing(t *testing.T) {
+	c, err := ParseConfig("gateway.yaml", []byte(strings.Replace(smallConfig, "name: a, ", "name: a, api_key_env: SLUICE_TEST_NO_SUCH_KEY, ", 1)))
+	check(t, err)
+	if _, err := New(c, Options{}); err == nil || !strings.Contains(err.Error(), "replica a: the environment variable SLUICE_TEST_NO_SUCH_KEY, which api_key_env names, is empty") {
+		t.Errorf("%v", err)
+	}
 }

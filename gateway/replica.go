@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -62,7 +63,9 @@ func newReplica(id policies.ReplicaID, c *ReplicaConfig) (*replica, error) {
 	}
 	r := &replica{id: id, cfg: c, url: u, condition: unwell, check: make(chan struct{}, 1), scrape: make(chan chan scraped, 1024)}
 	if c.APIKeyEnv != "" {
-		r.key = os.Getenv(c.APIKeyEnv)
+		if r.key = os.Getenv(c.APIKeyEnv); r.key == "" {
+			return nil, fmt.Errorf("replica %s: the environment variable %s, which api_key_env names, is empty", c.Name, c.APIKeyEnv)
+		}
 	}
 	return r, nil
 }

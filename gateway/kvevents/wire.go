@@ -35,6 +35,12 @@ func split(endpoint string) (network, address string, err error) {
 	return "tcp", strings.Replace(host, "*", "", 1), nil
 }
 
+// ValidAddress says whether endpoint is one that can be reached or waited at.
+func ValidAddress(endpoint string) bool {
+	_, _, err := split(endpoint)
+	return err == nil
+}
+
 // EngineBinds says whether a vLLM engine that is configured with endpoint waits for subscribers there, or connects to one.
 func EngineBinds(endpoint string) bool {
 	return strings.Contains(endpoint, "*") || strings.Contains(endpoint, "::") || strings.HasPrefix(endpoint, "ipc://")
