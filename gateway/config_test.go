@@ -45,7 +45,7 @@ func TestConfigProblemsHaveTheirPlace(t *testing.T) {
 		"prompt: {basis: tokens}\n" + strings.Replace(smallConfig, ":8001\"", ":8001\", kv_events: {endpoint: nonsense}", 1):                 "replicas[0].kv_events.endpoint: expected tcp://host:port",
 		"prompt: {basis: tokens}\n" + strings.Replace(smallConfig, ":8001\"", ":8001\", kv_events: {replay: \"tcp://a:1\"}", 1):              "replicas[0].kv_events.replay: needs kv_events.endpoint",
 		"prompt: {basis: tokens}\n" + strings.Replace(smallConfig, ":8001\"", ":8001\", kv_events: {endpoint: \"tcp://a:1\", replay: b}", 1): "replicas[0].kv_events.replay: expected tcp://host:port",
-		smallConfig + "health: {path: health}\n":                 "gateway.yaml:6:16: health.path: expected a path that begins with /",
+		smallConfig + "health: {path: health}\n":                 "gateway.yaml:6:10: health.path: expected a path that begins with /",
 		smallConfig + "signals: {probe: {path: \"http://b\"}}\n": "signals.probe.path: expected a path that begins with /",
 		"policy: {}\n":                         "replicas: missing",
 		"listen: a\nlisten: b\n" + smallConfig: "listen",
