@@ -14,6 +14,7 @@ func (g *Gateway) followKV(ctx context.Context, r *replica) {
 		g.log.Error("KV events of a replica cannot be followed", "name", r.cfg.Name, "error", err)
 		return
 	}
+	r.kv.Store(s)
 	s.Run(ctx, func(u kvevents.Update) {
 		g.driver.Do(func(b *Batch) {
 			if u.Reset {

@@ -71,6 +71,8 @@ var (
 	descScrapes   = prometheus.NewDesc("sluice_replica_scrapes_total", "Scrapes of a replica.", []string{"replica", "outcome"}, nil)
 	descKV        = prometheus.NewDesc("sluice_replica_kv_batches_total", "Batches of KV events of a replica.", []string{"replica"}, nil)
 	descResets    = prometheus.NewDesc("sluice_replica_kv_resets_total", "Times that what was known of a replica's blocks became void.", []string{"replica"}, nil)
+	descKVLinked  = prometheus.NewDesc("sluice_replica_kv_connected", "1 while the KV events of a replica are subscribed to; absent where none are configured.", []string{"replica"}, nil)
+	descKVOdd     = prometheus.NewDesc("sluice_replica_kv_malformed_total", "Messages of a replica's publisher that are no batches of KV events.", []string{"replica"}, nil)
 	descContent   = prometheus.NewDesc("sluice_content", "What is kept of prompts.", []string{"what"}, nil)
 )
 
@@ -112,6 +114,14 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		count(descScrapes, prometheus.CounterValue, float64(failed), r.Name, "failed")
 		count(descKV, prometheus.CounterValue, float64(p.kvEvents.Load()), r.Name)
 		count(descResets, prometheus.CounterValue, float64(p.kvResets.Load()), r.Name)
+		if kv := p.kv.Load(); kv != nil {
+			s, linked := kv.Stats(), 0.0
+			if s.Connected {
+				linked = 1
+			}
+			count(descKVLinked, prometheus.GaugeValue, linked, r.Name)
+			count(descKVOdd, prometheus.CounterValue, float64(s.Malformed), r.Name)
+		}
 	}
 	for what, n := range c.g.contentCounts() {
 		count(descContent, prometheus.GaugeValue, float64(n), what)

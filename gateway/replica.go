@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/sluice-sim/sluice/gateway/kvevents"
 	"github.com/sluice-sim/sluice/gateway/vllmmetrics"
 	"github.com/sluice-sim/sluice/policies"
 )
@@ -54,6 +55,8 @@ type replica struct {
 	counters  vllmmetrics.Metrics // the last value of each
 
 	scrapes, scrapeErrors, checks, checkErrors, kvEvents, kvResets atomic.Int64
+
+	kv atomic.Pointer[kvevents.Subscriber] // nil while none follows
 }
 
 func newReplica(id policies.ReplicaID, c *ReplicaConfig) (*replica, error) {
