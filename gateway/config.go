@@ -111,6 +111,7 @@ type HealthConfig struct {
 type LimitsConfig struct {
 	HeaderBytes  int64   `yaml:"header_bytes" def:"65536" min:"4096" max:"16777216" unit:"bytes" doc:"Longest header of a request."`
 	BodyBytes    int64   `yaml:"body_bytes" def:"33554432" min:"1024" max:"1073741824" unit:"bytes" doc:"Longest body of a request."`
+	Bodies       int64   `yaml:"bodies_bytes" def:"4294967296" min:"1024" max:"9e15" unit:"bytes" doc:"Bodies of all requests that wait or run, together; more are refused. Reading a body takes some times its size for a moment."`
 	BodyS        float64 `yaml:"body_s" def:"60" min:"0.1" max:"3600" unit:"s" doc:"How long a client may take to send header and body."`
 	PromptTokens int64   `yaml:"prompt_tokens" def:"0" min:"0" max:"16777216" unit:"tokens" doc:"Longest prompt, where its tokens are known; 0: what fits into the KV cache of the largest engine, if that is known."`
 	Waiting      int64   `yaml:"waiting" def:"10000" min:"1" max:"1000000" doc:"Turns that wait at the gate; more are refused."`

@@ -51,6 +51,7 @@ func (g *Gateway) readJSON(w http.ResponseWriter, r *http.Request, to any) *refu
 	if refused != nil {
 		return refused
 	}
+	defer g.bodies.Add(-int64(len(raw)))
 	if err := json.Unmarshal(raw, to); err != nil {
 		return badRequest("invalid_body", "the body is not the JSON object that the documentation describes")
 	}

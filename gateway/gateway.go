@@ -57,6 +57,7 @@ type Gateway struct {
 	stop     context.CancelFunc
 	work     sync.WaitGroup
 	running  atomic.Int64 // requests
+	bodies   atomic.Int64 // bytes of their bodies
 	stopping atomic.Bool
 	flights  sync.Map           // *flight, those that wait or run
 	byID     map[string]*flight // by session and request id; inside Do only

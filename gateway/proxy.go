@@ -32,7 +32,13 @@ func (g *Gateway) serveAPI(api sse.API) http.HandlerFunc {
 			g.refuse(w, r, api, tooMany("too_many_requests", "as many requests are under way as may be", seconds(g.cfg.Limits.RetryAfterS)))
 			return
 		}
-		f, raw, refused := g.read(w, r, api)
+		raw, refused := g.readBody(w, r)
+		if refused != nil {
+			g.refuse(w, r, api, refused)
+			return
+		}
+		defer g.bodies.Add(-int64(len(raw)))
+		f, raw, refused := g.read(r, api, raw)
 		if refused != nil {
 			g.refuse(w, r, api, refused)
 			return
@@ -69,12 +75,8 @@ func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, api sse.API, wh
 	why.write(w, api)
 }
 
-// read takes in a request and finds out what it is: whose, and which prompt.
-func (g *Gateway) read(w http.ResponseWriter, r *http.Request, api sse.API) (*flight, []byte, *refusal) {
-	raw, refused := g.readBody(w, r)
-	if refused != nil {
-		return nil, nil, refused
-	}
+// read finds out what a request is: whose, and which prompt. It returns the body to send on.
+func (g *Gateway) read(r *http.Request, api sse.API, raw []byte) (*flight, []byte, *refusal) {
 	parsed, err := identity.Parse(raw, identity.Limits{Bytes: g.cfg.Limits.BodyBytes})
 	if err != nil {
 		var b *identity.BodyError
@@ -114,23 +116,50 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, api sse.API) (*fl
 	return f, raw, nil
 }
 
+// errBodiesFull is a body for which there is no room now.
+var errBodiesFull = errors.New("as many bytes of bodies are held as may be")
+
+// meteredBody counts what is read for all bodies together.
+type meteredBody struct {
+	from io.Reader
+	g    *Gateway
+	n    int64
+}
+
+// Read implements io.Reader.
+func (m *meteredBody) Read(p []byte) (int, error) {
+	n, err := m.from.Read(p)
+	m.n += int64(n)
+	if m.g.bodies.Add(int64(n)) > m.g.cfg.Limits.Bodies {
+		return n, errBodiesFull
+	}
+	return n, err
+}
+
+// readBody reads a body. Its bytes are counted in g.bodies until the caller gives them back.
 func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
 	limit := g.cfg.Limits.BodyBytes
+	tooLarge := &refusal{status: http.StatusRequestEntityTooLarge, reason: "body_too_large", message: "at most " + strconv.FormatInt(limit, 10) + " bytes are taken"}
 	if r.ContentLength > limit {
-		return nil, &refusal{status: http.StatusRequestEntityTooLarge, reason: "body_too_large", message: "at most " + strconv.FormatInt(limit, 10) + " bytes are taken"}
+		return nil, tooLarge
 	}
 	if encoded := r.Header.Get("Content-Encoding"); encoded != "" && encoded != "identity" {
 		return nil, &refusal{status: http.StatusUnsupportedMediaType, reason: "encoded_body", message: "bodies must not be compressed"}
 	}
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	body := meteredBody{from: http.MaxBytesReader(w, r.Body, limit), g: g}
+	raw, err := io.ReadAll(&body)
+	if err == nil {
+		return raw, nil
+	}
+	g.bodies.Add(-body.n)
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, &refusal{status: http.StatusRequestEntityTooLarge, reason: "body_too_large", message: "at most " + strconv.FormatInt(limit, 10) + " bytes are taken"}
-	case err != nil:
-		return nil, badRequest("incomplete_body", "the request's body did not come as announced")
+		return nil, tooLarge
+	case errors.Is(err, errBodiesFull):
+		return nil, unavailable("bodies_full", errBodiesFull.Error(), seconds(g.cfg.Limits.RetryAfterS))
 	}
-	return raw, nil
+	return nil, badRequest("incomplete_body", "the request's body did not come as announced")
 }
 
 // requestID is the client's own name of a request. With the same body it is a repetition; alone it may be that of a trace, which

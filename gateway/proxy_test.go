@@ -409,3 +409,33 @@ func TestALogThatIsThereIsKept(t *testing.T) {
 		}
 	}
 }
+
+// TestBodiesHaveABudget: bodies that come at the same time take no more memory together than they may, and give it back.
+func TestBodiesHaveABudget(t *testing.T) {
+	r := newRig(t, 1, plainPolicy, func(c *Config) { c.Limits.BodyBytes, c.Limits.Bodies = 40_000, 100_000 })
+	r.stubs[0].set(func() { r.stubs[0].serve = hang })
+	body := `{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("x", 35_000) + `"}]}`
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	left := make(chan got, 2)
+	for range 2 {
+		go func() { left <- r.sendUntil(ctx, request{session: "s", body: body}) }()
+	}
+	until(t, "two run", func() bool { return r.audit().Live == 2 })
+	for _, path := range []string{"", "/decide", "/release"} {
+		x := r.send(request{session: "s", path: path, body: body})
+		if x.status != http.StatusServiceUnavailable || x.reason != "bodies_full" || x.header.Get("Retry-After") == "" {
+			t.Errorf("%q: status %d, reason %q", path, x.status, x.reason)
+		}
+	}
+	if x := r.send(request{session: "s", body: strings.Repeat(" ", 50_000)}); x.status != http.StatusRequestEntityTooLarge {
+		t.Errorf("a body that is too large in any case: status %d", x.status)
+	}
+	cancel()
+	<-left
+	<-left
+	r.settled()
+	until(t, "everything given back", func() bool { return r.g.bodies.Load() == 0 })
+	r.stubs[0].set(func() { r.stubs[0].serve = nil })
+	r.sendOK(request{session: "s", body: body})
+}
