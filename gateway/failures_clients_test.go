@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -277,5 +278,27 @@ func TestFailureDrainTakesTooLong(t *testing.T) {
 	if x := <-running; x.err == nil || errors.Is(x.err, context.DeadlineExceeded) {
 		t.Errorf("%+v", x)
 	}
+	r.settled()
+}
+
+// A client that left before its request came to the core has nothing there by which a repetition would be known.
+func TestARequestWhoseClientLeftEarlyIsNotKept(t *testing.T) {
+	r := newRig(t, 1, plainPolicy, nil)
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	f, refused := r.g.flightOf(httptest.NewRequest(http.MethodPost, "/", nil).WithContext(ctx), &question{Session: "s", Prompt: "x"})
+	if refused == nil {
+		f.requestKey = "s\x00q"
+		refused = f.arrive(nil, nil)
+	}
+	if refused != nil {
+		t.Fatal(refused)
+	}
+	f.release()
+	r.g.driver.Do(func(*Batch) {
+		if n := len(r.g.byID); n != 0 {
+			t.Errorf("%d requests are kept", n)
+		}
+	})
 	r.settled()
 }

@@ -84,7 +84,7 @@ func (f *flight) arrive(former func() *Attempt, failed func(b *Batch)) *refusal 
 				f.came = b.Now()
 			}
 			f.attempt = a
-			if f.requestKey != "" {
+			if f.requestKey != "" && f.ctx.Err() == nil { // nobody takes it out again once the client has left
 				f.g.byID[f.requestKey] = f
 			}
 		}

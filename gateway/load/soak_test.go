@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -59,6 +60,7 @@ type soak struct {
 	stopped atomic.Bool // the gateway drains
 
 	statuses [600]atomic.Int64
+	reasons  sync.Map // of refusals: how many
 	aborted  atomic.Int64
 	broken   atomic.Int64 // answers that broke off
 }
@@ -72,7 +74,7 @@ func newSoak(t *testing.T, policy, other string, probe, forgets bool, seed uint6
 	rest := fmt.Sprintf(`
 prompt: {basis: tokens, timeout_s: 0.2, blocks: 16384, idle_blocks: 2048}
 health: {period_s: 0.03, timeout_s: 0.2, wedged_s: 0.4}
-limits: {sessions: 30, session_idle_s: 1, lease_s: %g, wait_s: 0.8, waiting: 8, body_bytes: 65536, body_s: 0.5}
+limits: {sessions: 30, session_idle_s: 1, lease_s: %g, wait_s: 0.8, waiting: 12, body_bytes: 65536, body_s: 5}
 retries: {per_session: 20, window_s: 5}
 decision_log: {path: %q}
 recorder: {dir: %q, file_turns: 200}
@@ -115,13 +117,18 @@ func (x *soak) run(long time.Duration) {
 			statuses[i] = n
 		}
 	}
-	t.Logf("%d turns: %d finished, %d failed, %d cancelled, %d refused, %d gave up, %d superseded, %d leases taken back; %d steps replayed; answers by status %v, %d aborted, %d broken off; faults %v",
-		a.Arrived, a.Finished, a.Failed, a.Cancelled, a.Rejected, a.GaveUp, a.Superseded, a.Expired, steps, statuses, x.aborted.Load(), x.broken.Load(), happened)
+	reasons := map[string]int64{}
+	x.reasons.Range(func(why, n any) bool { reasons[why.(string)] = n.(*atomic.Int64).Load(); return true })
+	t.Logf("%d turns: %d finished, %d failed, %d cancelled, %d refused, %d gave up, %d superseded, %d leases taken back; %d steps replayed; answers by status %v, refusals %v, %d aborted, %d broken off; faults %v",
+		a.Arrived, a.Finished, a.Failed, a.Cancelled, a.Rejected, a.GaveUp, a.Superseded, a.Expired, steps, statuses, reasons, x.aborted.Load(), x.broken.Load(), happened)
 	if !x.forgets && a.Expired > 0 {
 		t.Errorf("%d leases were lost: nobody gave them back", a.Expired)
 	}
 	if few := int64(3 * long.Seconds()); a.Finished < few || a.Arrived-a.Finished < few {
 		t.Error("too little happened for a soak")
+	}
+	if n := x.broken.Load(); n > a.Arrived/5 {
+		t.Errorf("%d of %d connections were cut", n, a.Arrived)
 	}
 }
 
@@ -198,6 +205,10 @@ func (x *soak) call(ctx context.Context, method, path, body string, header ...st
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	x.statuses[resp.StatusCode%600].Add(1)
+	if why := resp.Header.Get("X-Sluice-Reason"); why != "" {
+		n, _ := x.reasons.LoadOrStore(why, &atomic.Int64{})
+		n.(*atomic.Int64).Add(1)
+	}
 	return resp.StatusCode, string(data), err
 }
 
@@ -214,17 +225,16 @@ func (x *soak) act(ctx context.Context, draw *rand.Rand) {
 	defer cancel()
 	session := fmt.Sprint("s", draw.IntN(40))
 	header := []string{"X-Session-ID", session}
+	words, most, stream := text(draw.IntN(5), 100*draw.IntN(30)), 1+draw.IntN(60), draw.IntN(3) > 0
 	switch draw.IntN(8) {
-	case 0:
+	case 0: // a request that others send too
 		header = []string{"X-Session-ID", fmt.Sprint("s", draw.IntN(2)), "X-Request-ID", "q"}
+		words, most, stream = text(1, 500), 60, true
 	case 1:
 		header = []string{"x-dynamo-session-id", session, "x-dynamo-trajectory-id", fmt.Sprint(session, "/", draw.IntN(3)), "x-dynamo-trajectory-final", fmt.Sprint(draw.IntN(3) == 0)}
 	case 2:
 		header = nil
 	}
-	stream := draw.IntN(3) > 0
-	words := text(draw.IntN(5), 100*draw.IntN(30))
-	most := 1 + draw.IntN(60)
 	path, body := "/v1/chat/completions", fmt.Sprintf(`{"model":"m","max_tokens":%d,"stream":%v,"messages":[{"role":"system","content":"be brief"},{"role":"user","content":"%s"}]}`, most, stream, words)
 	switch draw.IntN(14) {
 	case 0:
@@ -245,7 +255,7 @@ func (x *soak) act(ctx context.Context, draw *rand.Rand) {
 	switch {
 	case ctx.Err() != nil:
 		x.aborted.Add(1)
-	case errors.Is(err, io.EOF), err != nil && status != 0: // the engine broke off before the body, or in it
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), err != nil && status != 0: // the engine broke off before the body, or in it
 		x.broken.Add(1)
 	case err != nil:
 		if !x.stopped.Load() {
