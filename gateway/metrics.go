@@ -73,6 +73,9 @@ var (
 	descResets    = prometheus.NewDesc("sluice_replica_kv_resets_total", "Times that what was known of a replica's blocks became void.", []string{"replica"}, nil)
 	descKVLinked  = prometheus.NewDesc("sluice_replica_kv_connected", "1 while the KV events of a replica are subscribed to; absent where none are configured.", []string{"replica"}, nil)
 	descKVOdd     = prometheus.NewDesc("sluice_replica_kv_malformed_total", "Messages of a replica's publisher that are no batches of KV events.", []string{"replica"}, nil)
+	descRecorded  = prometheus.NewDesc("sluice_recorder_turns_total", "Turns that the recorder took, or dropped and why; absent where nothing is recorded.", []string{"outcome"}, nil)
+	descRecOpen   = prometheus.NewDesc("sluice_recorder_open_turns", "Turns of sessions that have not ended, in the recorder's memory.", nil, nil)
+	descRecFiles  = prometheus.NewDesc("sluice_recorder_files_total", "Files of the recorder.", []string{"outcome"}, nil)
 	descContent   = prometheus.NewDesc("sluice_content", "What is kept of prompts.", []string{"what"}, nil)
 )
 
@@ -122,6 +125,15 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 			count(descKVLinked, prometheus.GaugeValue, linked, r.Name)
 			count(descKVOdd, prometheus.CounterValue, float64(s.Malformed), r.Name)
 		}
+	}
+	if c.g.records != nil {
+		s := c.g.records.Stats()
+		for outcome, n := range map[string]int64{"taken": s.Turns, "queue_full": s.DroppedQueue, "memory_full": s.DroppedOpen, "without_output": s.DroppedOther} {
+			count(descRecorded, prometheus.CounterValue, float64(n), outcome)
+		}
+		count(descRecOpen, prometheus.GaugeValue, float64(s.OpenTurns))
+		count(descRecFiles, prometheus.CounterValue, float64(s.Files), "written")
+		count(descRecFiles, prometheus.CounterValue, float64(s.Failed), "failed")
 	}
 	for what, n := range c.g.contentCounts() {
 		count(descContent, prometheus.GaugeValue, float64(n), what)
