@@ -27,8 +27,10 @@ lint:
 	$(GO) vet ./...
 	$(STATICCHECK) ./...
 
+# Of a damaged file parquet-go makes slices of impossible lengths. Readers recover from the panic; the pointer checks that come
+# with -race would end the process instead, so they are off in that module.
 race:
-	$(GO) test -race $(RACE_PACKAGES)
+	$(GO) test -race -gcflags='github.com/parquet-go/parquet-go/...=-d=checkptr=0' $(RACE_PACKAGES)
 
 # Two minutes of gateways with clients that come and go and engines that die, hang and lie.
 soak:
