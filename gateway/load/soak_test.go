@@ -124,10 +124,14 @@ func (x *soak) run(long time.Duration) {
 	if !x.forgets && a.Expired > 0 {
 		t.Errorf("%d leases were lost: nobody gave them back", a.Expired)
 	}
-	if few := int64(3 * long.Seconds()); a.Finished < few || a.Arrived-a.Finished < few {
+	few, most := int64(3*long.Seconds()), a.Arrived/5
+	if long < time.Minute { // a few seconds on a busy machine are few turns, and a restart cuts many of them
+		few, most = 1, a.Arrived/2
+	}
+	if a.Finished < few || a.Arrived-a.Finished < few {
 		t.Error("too little happened for a soak")
 	}
-	if n := x.broken.Load(); n > a.Arrived/5 {
+	if n := x.broken.Load(); n > most {
 		t.Errorf("%d of %d connections were cut", n, a.Arrived)
 	}
 }
