@@ -115,7 +115,7 @@ run() {
 		one=$(cd sim && RUNS=1 cpu "${bench[@]}" -test.bench "^${name//\//\$/^}\$" -test.benchtime "${RUNS}x")
 		awk -v name="${name#BenchmarkRealTrace/}" -v cpu="$one" -v load="$load" -v runs="$RUNS" '/^Benchmark/ {
 			for (i = 3; i < NF; i += 2) v[$(i+1)] = $i
-			c = (cpu - load) / runs; turns = v["ns/op"] / v["ns/turn"]; steps = v["ns/op"] / v["ns/step"]
+			c = (cpu - load) / runs; turns = v["turns"]; steps = v["steps"]
 			printf "| %s | %.0f | %.0f | %.2f | %.3g | %.0f | %.0f |\n", name, turns, steps, v["hit"], c, turns / c, steps / c
 		}' "$work/stdout"
 	done <"$work/names"

@@ -82,30 +82,21 @@ func BenchmarkRealTrace(b *testing.B) {
 		b.Run(fmt.Sprintf("replicas=%d/rate=%v/%s", x.replicas, x.rate, x.router), func(b *testing.B) {
 			c := claudeCode(b, tr, x.replicas, x.rate, x.router)
 			dir := b.TempDir()
-			var steps, turns int64
-			var hit float64
+			var totals *results.Totals
+			var summary *results.Summary
 			for n := 0; b.Loop(); n++ {
-				w, err := results.Create(filepath.Join(dir, fmt.Sprint(n)), results.Info{Run: "bench", Arm: x.router, Mode: results.ModeClosed, Seed: 1}, results.Options{})
-				if err != nil {
-					b.Fatal(err)
-				}
-				totals, err := Run(context.Background(), c, w)
-				if err != nil {
-					b.Fatal(err)
-				}
-				summary, err := w.Finish(totals)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if h, err := summary.Metric("hit_rate"); err == nil && h != nil {
-					hit = *h
-				}
-				steps, turns = totals.Steps, int64(tr.Turns())
+				totals, summary = runOnce(b, c, filepath.Join(dir, fmt.Sprint(n)), results.Info{Run: "bench", Arm: x.router, Mode: results.ModeClosed, Seed: 1})
+			}
+			hit, err := summary.Metric("hit_rate")
+			if err != nil || hit == nil {
+				b.Fatal("no hit rate: ", err)
 			}
 			ns := float64(b.Elapsed().Nanoseconds()) / float64(b.N)
-			b.ReportMetric(ns/float64(turns), "ns/turn")
-			b.ReportMetric(ns/float64(steps), "ns/step")
-			b.ReportMetric(hit, "hit")
+			b.ReportMetric(ns/float64(tr.Turns()), "ns/turn")
+			b.ReportMetric(ns/float64(totals.Steps), "ns/step")
+			b.ReportMetric(float64(tr.Turns()), "turns")
+			b.ReportMetric(float64(totals.Steps), "steps")
+			b.ReportMetric(*hit, "hit")
 		})
 	}
 }
@@ -140,7 +131,7 @@ func BenchmarkFiftySessions(b *testing.B) {
 	c.Arrivals.Process, c.Arrivals.Shuffle = Uniform, false
 	var totals *results.Totals
 	for n := 0; b.Loop(); n++ {
-		totals = runOnce(b, c, filepath.Join(b.TempDir(), fmt.Sprint(n)), results.Info{Run: "fifty", Arm: "sticky", Mode: results.ModeClosed, Seed: 1})
+		totals, _ = runOnce(b, c, filepath.Join(b.TempDir(), fmt.Sprint(n)), results.Info{Run: "fifty", Arm: "sticky", Mode: results.ModeClosed, Seed: 1})
 	}
 	b.ReportMetric(float64(len(tr.Sessions)), "sessions")
 	b.ReportMetric(float64(totals.Turns), "turns")
@@ -150,7 +141,7 @@ func BenchmarkFiftySessions(b *testing.B) {
 }
 
 // runOnce runs c, with a results folder.
-func runOnce(b *testing.B, c *Config, dir string, info results.Info) *results.Totals {
+func runOnce(b *testing.B, c *Config, dir string, info results.Info) (*results.Totals, *results.Summary) {
 	b.Helper()
 	w, err := results.Create(dir, info, results.Options{})
 	if err != nil {
@@ -160,8 +151,9 @@ func runOnce(b *testing.B, c *Config, dir string, info results.Info) *results.To
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := w.Finish(totals); err != nil {
+	summary, err := w.Finish(totals)
+	if err != nil {
 		b.Fatal(err)
 	}
-	return totals
+	return totals, summary
 }
