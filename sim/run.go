@@ -114,7 +114,7 @@ func (r *run) setUp() {
 	for i := range r.replicas {
 		p := &r.replicas[i]
 		r.boot(int32(i))
-		p.series = series{interval: c.IntervalPS, limit: c.MaxSamples &^ 1, cur: results.Sample{Replica: int32(i)}}
+		p.series = series{interval: c.IntervalPS, limit: max(c.MaxSamples&^1, 2)}
 	}
 	r.apiPS = toPS(c.Law.APISeconds() * 1e12)
 	r.totals = results.Totals{
@@ -357,19 +357,7 @@ func (r *run) finish() {
 			r.replicas[i].tier.add(r.totals.CPUTier, b, int64(c.BlocksPerChunk))
 		}
 	}
-	most := 0
-	for i := range r.replicas {
-		most = max(most, len(r.replicas[i].series.rows))
-	}
-	for k := range most {
-		for i := range r.replicas {
-			if rows := r.replicas[i].series.rows; k < len(rows) {
-				if err := r.sink.Sample(&rows[k]); err != nil && r.err == nil {
-					r.err = err
-				}
-			}
-		}
-	}
+	r.emitSamples(end)
 	a := r.control.Audit()
 	r.totals.LeasesAdmitted, r.totals.LeasesFinished, r.totals.LeasesFailed = a.Admitted, a.Finished, a.Failed
 	r.totals.LeasesCancelled, r.totals.LeasesLive, r.totals.LeasesAbandoned = a.Cancelled, a.Live, a.Abandoned

@@ -89,19 +89,15 @@ func (r *run) catchUp(i int32, t int64) {
 // advance is catchUp without regard to scrapes.
 func (r *run) advance(i int32, t int64) {
 	p := &r.replicas[i]
-	for {
-		edge := p.series.edge()
-		if edge > t {
-			break
-		}
-		if p.decoding.active {
-			r.jump(i, p.endedBefore(edge))
-		}
-		p.series.close(p, edge)
+	if !p.decoding.active {
+		p.series.closeUntil(p, t)
+		return
 	}
-	if p.decoding.active {
-		r.jump(i, p.endedBefore(t))
+	for edge := p.series.edge(); edge <= t; edge = p.series.edge() {
+		r.jump(i, p.endedBefore(edge))
+		p.series.close(p, edge, 1)
 	}
+	r.jump(i, p.endedBefore(t))
 }
 
 // jump completes m steps of a run.

@@ -5,8 +5,8 @@ import "github.com/sluice-sim/sluice/results"
 // series is the time series of one replica. Intervals are closed when something happens to the replica at or after
 // their end, with the state it had until then. When there are too many, pairs are merged and the interval doubles.
 type series struct {
-	cur      results.Sample
-	rows     []results.Sample
+	cur      results.Sample // sums of the current interval
+	closed   intervals
 	begin    int64 // of the current interval
 	interval int64
 	limit    int
@@ -34,10 +34,10 @@ func (s *series) addBusy(from, to int64) {
 	}
 }
 
-func (s *series) close(p *replica, end int64) {
+// close closes the current interval at end, or n of them up to there in which nothing happened.
+func (s *series) close(p *replica, end int64, n int) {
 	s.busy(p, end)
 	c := &s.cur
-	c.EndPS = end
 	c.Running, c.Waiting = int32(p.loop.Running()), int32(p.loop.Waiting()+p.loop.Skipped()+len(p.inbox))
 	c.InFlight = p.inFlight
 	c.Usage = p.loop.Usage()
@@ -45,37 +45,152 @@ func (s *series) close(p *replica, end int64) {
 	if o := p.tier.offload; o != nil {
 		c.CPUTokens = o.Resident() * int64(p.loop.Config().BlockTokens)
 	}
-	s.rows = append(s.rows, *c)
-	if len(s.rows) == s.limit {
+	s.closed.add(c, n)
+	if s.closed.n == s.limit {
 		s.merge()
 	}
-	s.cur = results.Sample{Replica: c.Replica}
+	s.cur = results.Sample{}
 	s.begin = end
 }
 
-// merge halves the resolution.
-func (s *series) merge() {
-	for i := 0; i+1 < len(s.rows); i += 2 {
-		a, b := &s.rows[i], s.rows[i+1]
-		b.ComputedTokens += a.ComputedTokens
-		b.OutputTokens += a.OutputTokens
-		b.HitTokens += a.HitTokens
-		b.PromptTokens += a.PromptTokens
-		b.EvictedTokens += a.EvictedTokens
-		b.BusyPS += a.BusyPS
-		b.Preemptions += a.Preemptions
-		s.rows[i/2] = b
+// closeUntil closes the intervals that end at or before t, until when the replica goes through no step but the one in
+// progress.
+func (s *series) closeUntil(p *replica, t int64) {
+	for s.edge() <= t {
+		n := 1
+		if p.depth == 0 && s.cur == (results.Sample{}) {
+			n = int(min((t-s.begin)/s.interval, int64(s.limit-s.closed.n)))
+		}
+		s.close(p, s.begin+int64(n)*s.interval, n)
 	}
-	s.rows = s.rows[:len(s.rows)/2]
-	s.interval *= 2
 }
 
 // finish closes the last interval at the end of the run.
 func (s *series) finish(p *replica, end int64) {
-	for s.edge() <= end {
-		s.close(p, s.edge())
-	}
+	s.closeUntil(p, end)
 	if end > s.begin {
-		s.close(p, end)
+		s.close(p, end, 1)
+	}
+}
+
+// merge halves the resolution.
+func (s *series) merge() {
+	var first results.Sample // of a pair, where the second is of another stretch
+	odd := false
+	merged := intervals{spare: s.closed.spare}
+	for _, piece := range s.closed.pieces {
+		for i := range piece {
+			x := &piece[i]
+			n := x.n
+			if odd {
+				merged.add(pair(&first, &x.Sample), 1)
+				n--
+			}
+			if n > 1 {
+				merged.add(pair(&x.Sample, &x.Sample), n/2)
+			}
+			if odd = n%2 == 1; odd {
+				first = x.Sample
+			}
+		}
+		merged.spare = append(merged.spare, piece[:0])
+	}
+	s.closed = merged
+	s.interval *= 2
+}
+
+// pair is two intervals as one.
+func pair(a, b *results.Sample) *results.Sample {
+	c := *b
+	c.ComputedTokens += a.ComputedTokens
+	c.OutputTokens += a.OutputTokens
+	c.HitTokens += a.HitTokens
+	c.PromptTokens += a.PromptTokens
+	c.EvictedTokens += a.EvictedTokens
+	c.BusyPS += a.BusyPS
+	c.Preemptions += a.Preemptions
+	return &c
+}
+
+// stretch is n equal intervals in a row.
+type stretch struct {
+	results.Sample // without replica and end
+	n              int
+}
+
+// intervals are those of a replica from the start of the run on, in pieces that do not move.
+type intervals struct {
+	n      int
+	pieces [][]stretch
+	spare  [][]stretch // empty pieces
+}
+
+// Stretches of the first piece and of a large one.
+const (
+	firstPiece = 8
+	largePiece = 128
+)
+
+func (s *intervals) add(x *results.Sample, n int) {
+	s.n += n
+	k := len(s.pieces) - 1
+	if k >= 0 {
+		if last := &s.pieces[k][len(s.pieces[k])-1]; last.Sample == *x {
+			last.n += n
+			return
+		}
+	}
+	if k < 0 || len(s.pieces[k]) == cap(s.pieces[k]) {
+		s.pieces = append(s.pieces, s.piece())
+		k++
+	}
+	s.pieces[k] = append(s.pieces[k], stretch{*x, n})
+}
+
+// piece is an empty piece.
+func (s *intervals) piece() []stretch {
+	if k := len(s.spare) - 1; k >= 0 {
+		p := s.spare[k]
+		s.spare = s.spare[:k]
+		return p
+	}
+	return make([]stretch, 0, min(firstPiece<<min(len(s.pieces), 16), largePiece))
+}
+
+// reader goes through stretches interval by interval.
+type reader struct{ piece, at, used int }
+
+// next is the next interval, nil after the last one.
+func (r *reader) next(s *intervals) *results.Sample {
+	if r.piece == len(s.pieces) {
+		return nil
+	}
+	x := &s.pieces[r.piece][r.at]
+	if r.used++; r.used == x.n {
+		r.at, r.used = r.at+1, 0
+		if r.at == len(s.pieces[r.piece]) {
+			r.piece, r.at = r.piece+1, 0
+		}
+	}
+	return &x.Sample
+}
+
+// emitSamples hands out the intervals of all replicas, which end at the end of the run, in order of time.
+func (r *run) emitSamples(end int64) {
+	readers := make([]reader, len(r.replicas))
+	for k, more := int64(1), true; more; k++ {
+		more = false
+		for i := range r.replicas {
+			s := &r.replicas[i].series
+			x := readers[i].next(&s.closed)
+			if x == nil {
+				continue
+			}
+			more = true
+			x.Replica, x.EndPS = int32(i), min(k*s.interval, end)
+			if err := r.sink.Sample(x); err != nil && r.err == nil {
+				r.err = err
+			}
+		}
 	}
 }
