@@ -217,6 +217,7 @@ func TestSorter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seconds := rapid.Bool().Draw(t, "seconds")
 		digits := rapid.Int64Range(0, 1<<rapid.IntRange(0, 62).Draw(t, "width"))
+		far := rapid.SampledFrom([]int64{0, 0, 1 << 62}).Draw(t, "far") // most values differ in their lower digits only
 		var s sorter
 		want := map[int][]float64{}
 		for range rapid.IntRange(1, 2).Draw(t, "uses") { // it is used again
@@ -227,6 +228,9 @@ func TestSorter(t *testing.T) {
 				key, v := uint64(0), 0.0
 				if seconds {
 					ps := digits.Draw(t, "ps")
+					if rapid.IntRange(0, 99).Draw(t, "is far") == 0 {
+						ps |= far
+					}
 					key, v = keyOfPS(ps), Seconds(ps)
 				} else {
 					v = rapid.Float64().Draw(t, "value")

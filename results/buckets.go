@@ -8,16 +8,16 @@ var (
 
 // bucket is the range that holds v, the first one if v lies below it.
 func bucket(edges []int64, v int64) int {
-	for i := len(edges) - 1; i > 0; i-- {
-		if edges[i] <= v {
-			return i
+	n := 0
+	for _, edge := range edges[1:] {
+		if edge <= v {
+			n++
 		}
 	}
-	return 0
+	return n
 }
 
-// bucketsOf adds a finished attempt to its buckets, if it is the last one, and returns them: by context in the high half,
-// by turn in the low half.
+// bucketsOf adds a finished attempt to its buckets, if it is the last one, and returns them as fields of a tag.
 func (c *Collector) bucketsOf(t *Turn) int32 {
 	turn, context := bucket(turnEdges[:], int64(t.Number)), bucket(contextEdges[:], int64(t.PromptTokens))
 	if t.Final {
@@ -27,7 +27,7 @@ func (c *Collector) bucketsOf(t *Turn) int32 {
 			b.prompt += int64(t.PromptTokens)
 		}
 	}
-	return int32(context)<<16 | int32(turn)
+	return int32(turnField.tag(turn) | contextField.tag(context))
 }
 
 // bucketsWith are buckets without their distributions.

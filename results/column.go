@@ -29,45 +29,37 @@ type column struct {
 	labels []string
 	last   uint32 // index of the text before
 
-	pages        []byte
+	pages        [][]byte
 	uncompressed int64 // bytes of the pages before compression
 	values       int64 // that are not null
 	least, most  int64 // of them
 }
 
-func (c *column) appendText(s string) {
-	if len(c.labels) == 0 || c.labels[c.last] != s {
-		i, ok := c.index[s]
-		if !ok {
-			if c.index == nil {
-				c.index = map[string]uint32{}
-			}
-			i = uint32(len(c.labels))
-			c.index[s] = i
-			c.labels = append(c.labels, s)
-		}
-		c.last = i
-	}
-	c.texts = append(c.texts, c.last)
-}
+// fewLabels is the number of texts up to which looking at all is faster than the index.
+const fewLabels = 8
 
-// reserve makes room for the values of a page.
-func (c *column) reserve(rows int) {
-	if c.optional {
-		c.levels = slices.Grow(c.levels, rows-len(c.levels))
+// indexOf is the index of a text in the dictionary.
+func (c *column) indexOf(s string) uint32 {
+	if len(c.labels) > 0 && c.labels[c.last] == s {
+		return c.last
 	}
-	switch c.kind {
-	case parquet.Boolean:
-		c.bools = slices.Grow(c.bools, rows+7-len(c.bools))
-	case parquet.Int32:
-		c.ints = slices.Grow(c.ints, rows-len(c.ints))
-	case parquet.Int64:
-		c.longs = slices.Grow(c.longs, rows-len(c.longs))
-	case parquet.Double:
-		c.doubles = slices.Grow(c.doubles, rows-len(c.doubles))
-	case parquet.ByteArray:
-		c.texts = slices.Grow(c.texts, rows-len(c.texts))
+	if len(c.labels) <= fewLabels {
+		if i := slices.Index(c.labels, s); i >= 0 {
+			c.last = uint32(i)
+			return c.last
+		}
 	}
+	i, ok := c.index[s]
+	if !ok {
+		if c.index == nil {
+			c.index = map[string]uint32{}
+		}
+		i = uint32(len(c.labels))
+		c.index[s] = i
+		c.labels = append(c.labels, s)
+	}
+	c.last = i
+	return i
 }
 
 // encoding is how the values of a kind are written. Differences of integers need no compression after it.
@@ -133,24 +125,22 @@ func (c *column) endPage(p *parquetFile, rows int) error {
 	header.DataPageHeader.Set(format.DataPageHeader{NumValues: int32(rows), Encoding: c.encoding(),
 		DefinitionLevelEncoding: format.RLE, RepetitionLevelEncoding: format.RLE,
 		Statistics: format.Statistics{NullCount: int64(rows - n)}})
-	return c.appendPage(p, header, body)
+	head, body, err := c.encodePage(p, header, body)
+	c.pages = append(c.pages, p.pages.keep(head, body))
+	return err
 }
 
-// appendPage compresses a page and appends it to those of the row group.
-func (c *column) appendPage(p *parquetFile, header format.PageHeader, body []byte) error {
+// encodePage compresses a page.
+func (c *column) encodePage(p *parquetFile, header format.PageHeader, body []byte) (head, packed []byte, err error) {
 	header.UncompressedPageSize = int32(len(body))
 	if c.codec() == format.Zstd {
 		p.packed = compressor().EncodeAll(body, p.packed[:0])
 		body = p.packed
 	}
 	header.CompressedPageSize = int32(len(body))
-	head, err := thrift.Marshal(new(thrift.CompactProtocol), &header)
-	if err != nil {
-		return err
-	}
-	c.pages = append(append(c.pages, head...), body...)
+	head, err = thrift.Marshal(new(thrift.CompactProtocol), &header)
 	c.uncompressed += int64(len(head)) + int64(header.UncompressedPageSize)
-	return nil
+	return head, body, err
 }
 
 // endChunk writes the pages of a row group and describes them.
@@ -161,24 +151,23 @@ func (c *column) endChunk(p *parquetFile, rows int64) (format.ColumnChunk, error
 	start := p.offset
 	meta.DataPageOffset = start
 	if c.kind == parquet.ByteArray {
-		pages := c.pages
-		c.pages = nil
-		if err := c.appendDictionary(p); err != nil {
+		if err := c.writeDictionary(p); err != nil {
 			return format.ColumnChunk{}, err
 		}
-		p.write(c.pages)
-		c.pages = pages
 		meta.Encoding = append(meta.Encoding, format.Plain)
 		meta.DictionaryPageOffset, meta.DataPageOffset = start, p.offset
 	}
-	p.write(c.pages)
+	for _, page := range c.pages {
+		p.write(page)
+	}
+	clear(c.pages)
 	meta.TotalCompressedSize, meta.TotalUncompressedSize = p.offset-start, c.uncompressed
 	c.pages, c.uncompressed, c.values = c.pages[:0], 0, 0
 	return format.ColumnChunk{FileOffset: start, MetaData: meta}, nil
 }
 
-// appendDictionary appends the page of the distinct texts in order of appearance, and starts the next row group's.
-func (c *column) appendDictionary(p *parquetFile) error {
+// writeDictionary writes the page of the distinct texts in order of appearance, and starts the next row group's.
+func (c *column) writeDictionary(p *parquetFile) error {
 	body := p.plain[:0]
 	for _, label := range c.labels {
 		body = append(binary.LittleEndian.AppendUint32(body, uint32(len(label))), label...)
@@ -189,7 +178,10 @@ func (c *column) appendDictionary(p *parquetFile) error {
 	clear(c.index)
 	clear(c.labels)
 	c.labels, c.last = c.labels[:0], 0
-	return c.appendPage(p, header, body)
+	head, body, err := c.encodePage(p, header, body)
+	p.write(head)
+	p.write(body)
+	return err
 }
 
 // noteEnds widens the smallest and the largest value of the row group by those of a page. Doubles come as their bits, which
@@ -198,12 +190,18 @@ func noteEnds[T int32 | int64 | uint64](c *column, values []T) {
 	if len(values) == 0 {
 		return
 	}
+	least, most := c.least, c.most
 	if c.values == 0 {
-		c.least, c.most = int64(values[0]), int64(values[0])
+		least, most = int64(values[0]), int64(values[0])
 	}
 	for _, v := range values {
-		c.least, c.most = min(c.least, int64(v)), max(c.most, int64(v))
+		if v := int64(v); v < least {
+			least = v
+		} else if v > most {
+			most = v
+		}
 	}
+	c.least, c.most = least, most
 }
 
 // statistics let readers skip row groups. Doubles that are negative or no numbers have none.

@@ -111,7 +111,7 @@ func (c *Collector) measure(s *Summary, totals *Totals, sort *sorter) error {
 
 func (d *distribution) setWindows(s *sorter, windows []*Window) {
 	for i, w := range windows {
-		s.groups(inWindow(i), everyone, 1, func(_ int, bits []uint64) { *d.window(w) = distOfBits(bits) })
+		*d.window(w) = distOfBits(s.selected(inWindow(i)))
 		if d.class != nil && len(w.ByClass) > 0 {
 			s.groups(inWindow(i), classField, len(w.ByClass), func(k int, bits []uint64) { *d.class(&w.ByClass[k]) = distOfBits(bits) })
 		}
@@ -135,10 +135,11 @@ func (c *Collector) gather(s *sorter, d *distribution, spans []span) error {
 }
 
 func (d *distribution) gather(s *sorter, ch *chunk, spans []span) {
-	to, from := ch.times[d.to], ch.times[timeArrival]
+	to, from, arrivals := ch.times[d.to], ch.times[timeArrival], ch.times[timeArrival]
 	if d.from != noTime {
 		from = ch.times[d.from]
 	}
+	keys, tags, common := s.keys, s.tags, s.common
 	for i, flags := range ch.counts[countFlags] {
 		if flags&d.need != d.need || to[i] == Missing {
 			continue
@@ -157,17 +158,19 @@ func (d *distribution) gather(s *sorter, ch *chunk, spans []span) {
 			}
 			key = keyOf(perToken(to[i]-start, output))
 		}
+		var tag uint32
 		if d.byReason {
-			s.add(key, reasonField.tag(int(ch.counts[countReason][i])))
-			continue
-		}
-		buckets := ch.counts[countBuckets][i]
-		tag := turnField.tag(int(buckets&0xffff)) | contextField.tag(int(buckets>>16)) | classField.tag(int(ch.counts[countClass][i]))
-		for k, sp := range spans {
-			if sp.holds(ch.times[timeArrival][i]) {
-				tag |= inWindow(k)
+			tag = reasonField.tag(int(ch.counts[countReason][i]))
+		} else {
+			tag = uint32(ch.counts[countBuckets][i]) | classField.tag(int(ch.counts[countClass][i]))
+			for k := range spans {
+				if spans[k].holds(arrivals[i]) {
+					tag |= inWindow(k)
+				}
 			}
 		}
-		s.add(key, tag)
+		keys, tags = append(keys, key), append(tags, tag)
+		common &= tag
 	}
+	s.keys, s.tags, s.common = keys, tags, common
 }

@@ -23,48 +23,82 @@ func appendDelta[T int32 | int64](dst []byte, values []T, size int) []byte {
 	if len(values) == 0 {
 		return binary.AppendVarint(dst, 0)
 	}
-	last, unused := values[0], 64-size
+	last, unused := values[0], uint(64-size)
 	dst = binary.AppendVarint(dst, int64(last))
-	var deltas [deltaBlock]T
 	var packed [deltaBlock]uint64
 	for values = values[1:]; len(values) > 0; {
-		n := min(len(values), deltaBlock)
-		smallest := values[0] - last
-		largest := smallest
-		for i, v := range values[:n] {
-			d := v - last
-			deltas[i] = d
-			smallest, largest = min(smallest, d), max(largest, d)
-			last = v
-		}
-		values = values[n:]
+		block := values[:min(len(values), deltaBlock)]
+		values = values[len(block):]
+		smallest, largest := differences(last, block)
 		if smallest == largest { // constant, or an even climb: no bits for each
 			dst = append(binary.AppendVarint(dst, int64(smallest)), make([]byte, deltaBlock/deltaMiniblock)...)
+			last = block[len(block)-1]
 			continue
 		}
-		for i, d := range deltas[:n] {
-			packed[i] = uint64(d-smallest) << unused >> unused
+		for i, v := range block {
+			packed[i] = uint64(v-last-smallest) << (unused & 63) >> (unused & 63)
+			last = v
 		}
-		clear(packed[n:])
-		dst = appendDeltaBlock(dst, int64(smallest), packed[:(n+deltaMiniblock-1)/deltaMiniblock*deltaMiniblock])
+		clear(packed[len(block):])
+		dst = appendDeltaBlock(dst, int64(smallest), &packed, (len(block)+deltaMiniblock-1)/deltaMiniblock)
 	}
 	return dst
 }
 
+// differences is the smallest and the largest difference between neighbours. Every other one is looked at apart, so that
+// the processor does not wait for the last one.
+func differences[T int32 | int64](last T, values []T) (smallest, largest T) {
+	smallest = values[0] - last
+	largest = smallest
+	smallest2, largest2 := smallest, largest
+	for ; len(values) >= 2; values = values[2:] {
+		d, d2 := values[0]-last, values[1]-values[0]
+		smallest, largest = min(smallest, d), max(largest, d)
+		smallest2, largest2 = min(smallest2, d2), max(largest2, d2)
+		last = values[1]
+	}
+	if len(values) > 0 {
+		d := values[0] - last
+		smallest, largest = min(smallest, d), max(largest, d)
+	}
+	return min(smallest, smallest2), max(largest, largest2)
+}
+
 // appendDeltaBlock appends the miniblocks that hold a value; those behind them have width 0.
-func appendDeltaBlock(dst []byte, smallest int64, packed []uint64) []byte {
+func appendDeltaBlock(dst []byte, smallest int64, packed *[deltaBlock]uint64, miniblocks int) []byte {
 	dst = binary.AppendVarint(dst, smallest)
-	var widths [deltaBlock / deltaMiniblock]byte
-	for i := range len(packed) / deltaMiniblock {
+	at := len(dst)
+	dst = append(dst, make([]byte, deltaBlock/deltaMiniblock)...)
+	for i := range miniblocks {
+		miniblock := (*[deltaMiniblock]uint64)(packed[i*deltaMiniblock:])
 		all := uint64(0)
-		for _, v := range packed[i*deltaMiniblock : (i+1)*deltaMiniblock] {
+		for _, v := range miniblock {
 			all |= v
 		}
-		widths[i] = byte(bits.Len64(all))
+		width := bits.Len64(all)
+		dst[at+i] = byte(width)
+		dst = appendMiniblock(dst, miniblock, width)
 	}
-	dst = append(dst, widths[:]...)
-	for i := range len(packed) / deltaMiniblock {
-		dst = appendPacked(dst, packed[i*deltaMiniblock:(i+1)*deltaMiniblock], int(widths[i]))
+	return dst
+}
+
+// appendMiniblock is appendPacked for a miniblock.
+func appendMiniblock(dst []byte, values *[deltaMiniblock]uint64, width int) []byte {
+	at := len(dst)
+	dst = append(dst, make([]byte, deltaMiniblock/8*width)...)
+	out := dst[at:]
+	word, used := uint64(0), uint(0)
+	for _, v := range values {
+		word |= v << (used & 63)
+		if used += uint(width); used >= 64 {
+			binary.LittleEndian.PutUint64(out, word)
+			out = out[8:]
+			used -= 64
+			word = v >> ((uint(width) - used - 1) & 63) >> 1 // in two steps, as width-used is up to 64
+		}
+	}
+	if used > 0 { // half a word
+		binary.LittleEndian.PutUint32(out, uint32(word))
 	}
 	return dst
 }
@@ -132,19 +166,40 @@ func appendGroups[T uint8 | uint32](dst []byte, values []T, width int) []byte {
 // appendSplit appends doubles as BYTE_STREAM_SPLIT: the first bytes of all, the second bytes of all, and so on. Times that
 // are near each other share their high bytes, which then compress.
 func appendSplit(dst []byte, values []uint64) []byte {
-	n := len(values)
-	at := len(dst)
+	n, at := len(values), len(dst)
 	dst = append(dst, make([]byte, 8*n)...)
 	out := dst[at:]
-	for i, v := range values {
-		out[i] = byte(v)
-		out[n+i] = byte(v >> 8)
-		out[2*n+i] = byte(v >> 16)
-		out[3*n+i] = byte(v >> 24)
-		out[4*n+i] = byte(v >> 32)
-		out[5*n+i] = byte(v >> 40)
-		out[6*n+i] = byte(v >> 48)
-		out[7*n+i] = byte(v >> 56)
+	i := 0
+	for ; i+8 <= n; i += 8 {
+		v := (*[8]uint64)(values[i:])
+		transpose(v, out[i:], n)
+	}
+	for ; i < n; i++ {
+		for k := range 8 {
+			out[k*n+i] = byte(values[i] >> (8 * k))
+		}
 	}
 	return dst
+}
+
+// transpose writes the first bytes of eight doubles, n bytes behind them the second ones, and so on.
+func transpose(v *[8]uint64, out []byte, n int) {
+	// Quarters of 4 by 4 bytes change places, then in each of them those of 2 by 2, then single bytes.
+	const low32, low16, low8 = 0x00000000ffffffff, 0x0000ffff0000ffff, 0x00ff00ff00ff00ff
+	a, b, c, d, e, f, g, h := v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]
+	a, e = a&low32|e<<32, a>>32|e&^low32
+	b, f = b&low32|f<<32, b>>32|f&^low32
+	c, g = c&low32|g<<32, c>>32|g&^low32
+	d, h = d&low32|h<<32, d>>32|h&^low32
+	a, c = a&low16|c&low16<<16, a>>16&low16|c&^low16
+	b, d = b&low16|d&low16<<16, b>>16&low16|d&^low16
+	e, g = e&low16|g&low16<<16, e>>16&low16|g&^low16
+	f, h = f&low16|h&low16<<16, f>>16&low16|h&^low16
+	a, b = a&low8|b&low8<<8, a>>8&low8|b&^low8
+	c, d = c&low8|d&low8<<8, c>>8&low8|d&^low8
+	e, f = e&low8|f&low8<<8, e>>8&low8|f&^low8
+	g, h = g&low8|h&low8<<8, g>>8&low8|h&^low8
+	for k, w := range [8]uint64{a, b, c, d, e, f, g, h} {
+		binary.LittleEndian.PutUint64(out[k*n:], w)
+	}
 }

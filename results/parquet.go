@@ -21,9 +21,6 @@ const (
 	defaultGroupRows = 1 << 17 // a multiple of it
 )
 
-// smallFile is the number of rows from which on room for a whole page is made.
-const smallFile = 256
-
 // compressor only takes out what repeats: the other bytes of times are noise. It is shared, because it is expensive to make.
 // Each page is compressed on its own, so the bytes do not depend on how many goroutines use it.
 var compressor = sync.OnceValue(func() *zstd.Encoder {
@@ -35,19 +32,21 @@ var compressor = sync.OnceValue(func() *zstd.Encoder {
 	return e
 })
 
-// parquetFile is a Parquet file of flat rows being written, column by column. A row is written by one call for each of
-// its columns, in their order, and endRow.
+// parquetFile is a Parquet file of flat rows being written, column by column. Rows are written some at a time, at most the
+// rest of a page, by one call for each of their columns, in order, and endRows.
 type parquetFile struct {
 	file    File
 	buffer  *bufio.Writer
 	offset  int64 // bytes written
 	columns []column
-	at      int // next column of the row
+	at      int // next column of the rows
 	rows    int // of the page
 	group   int // rows of the row group, without those of the page
+	pages   pageStore
 	meta    format.FileMetaData
 	plain   []byte
 	packed  []byte
+	work    []int64
 
 	pageRows, groupRows int
 }
@@ -93,67 +92,99 @@ func (p *parquetFile) next() *column {
 	return &p.columns[p.at-1]
 }
 
-func (p *parquetFile) text(s string) { p.next().appendText(s) }
-
-func (p *parquetFile) int32(v int32) {
-	c := p.next()
-	c.ints = append(c.ints, v)
-}
-
-func (p *parquetFile) int64(v int64) {
-	c := p.next()
-	c.longs = append(c.longs, v)
-}
-
-func (p *parquetFile) bool(v bool) {
-	c := p.next()
-	b := uint8(0)
-	if v {
-		b = 1
+// fill makes the values of a column out of rows.
+func fill[V, T any](values []V, rows []T, of func(*T) V) []V {
+	for i := range values {
+		values[i] = of(&rows[i])
 	}
-	c.bools = append(c.bools, b)
+	return values
 }
 
-func (p *parquetFile) double(v float64) {
-	c := p.next()
-	c.doubles = append(c.doubles, math.Float64bits(v))
-}
-
-// time writes a nullable time of picoseconds in seconds.
-func (p *parquetFile) time(ps int64) {
-	c := p.next()
-	if ps == Missing {
-		c.levels = append(c.levels, 0)
-		return
+// room makes values n longer. What is larger than a small file gets room for a page.
+func room[V any](values *[]V, n, page int) []V {
+	at := len(*values)
+	if at+n > cap(*values) {
+		size := n
+		if at > 0 {
+			size = max(page, at+n)
+		}
+		*values = append(make([]V, 0, size), *values...)
 	}
-	c.levels = append(c.levels, 1)
-	c.doubles = append(c.doubles, math.Float64bits(Seconds(ps)))
+	*values = (*values)[:at+n]
+	return (*values)[at:]
 }
 
-// index writes a nullable index, null when it is negative.
-func (p *parquetFile) index(v int32) {
+// These are where the next column takes n values.
+
+func (p *parquetFile) int32s(n int) []int32   { return room(&p.next().ints, n, p.pageRows) }
+func (p *parquetFile) int64s(n int) []int64   { return room(&p.next().longs, n, p.pageRows) }
+func (p *parquetFile) bools(n int) []uint8    { return room(&p.next().bools, n, p.pageRows) }
+func (p *parquetFile) doubles(n int) []uint64 { return room(&p.next().doubles, n, p.pageRows) } // as bits
+
+// label writes the same text n times.
+func (p *parquetFile) label(s string, n int) {
 	c := p.next()
-	if v < 0 {
-		c.levels = append(c.levels, 0)
-		return
+	k := c.indexOf(s)
+	texts := room(&c.texts, n, p.pageRows)
+	for i := range texts {
+		texts[i] = k
 	}
-	c.levels = append(c.levels, 1)
-	c.ints = append(c.ints, v)
 }
 
-// endRow completes a row. The writer of the file keeps the error of an earlier call, so only full pages cost something.
-func (p *parquetFile) endRow() error {
-	p.at = 0
-	p.rows++
-	if p.rows == p.pageRows {
-		return p.endPage()
+// labels writes texts of which there are few.
+func labels[T any](p *parquetFile, rows []T, of func(*T) string) {
+	c := p.next()
+	texts := room(&c.texts, len(rows), p.pageRows)
+	for i := range rows {
+		texts[i] = c.indexOf(of(&rows[i]))
 	}
-	if p.rows == smallFile && p.group == 0 && len(p.meta.RowGroups) == 0 {
-		for i := range p.columns {
-			p.columns[i].reserve(p.pageRows)
+}
+
+// nullable is room for n values of times or indexes.
+func (p *parquetFile) nullable(n int) []int64 {
+	return grown(&p.work, n)
+}
+
+// times writes nullable times of picoseconds in seconds.
+func (p *parquetFile) times(ps []int64) {
+	c := p.next()
+	levels, values := room(&c.levels, len(ps), p.pageRows), room(&c.doubles, len(ps), p.pageRows)
+	n := 0
+	for i, v := range ps {
+		values[n] = math.Float64bits(Seconds(v))
+		levels[i] = 0
+		if v != Missing {
+			levels[i] = 1
+			n++
 		}
 	}
-	return nil
+	c.doubles = c.doubles[:len(c.doubles)-len(ps)+n]
+}
+
+// indexes writes nullable indexes, null when negative.
+func (p *parquetFile) indexes(v []int64) {
+	c := p.next()
+	levels, values := room(&c.levels, len(v), p.pageRows), room(&c.ints, len(v), p.pageRows)
+	n := 0
+	for i, v := range v {
+		values[n] = int32(v)
+		levels[i] = 0
+		if v >= 0 {
+			levels[i] = 1
+			n++
+		}
+	}
+	c.ints = c.ints[:len(c.ints)-len(levels)+n]
+}
+
+// endRows completes n rows. The writer of the file keeps the error of an earlier call, so only full pages cost something.
+func (p *parquetFile) endRows(n int) error {
+	p.at = 0
+	p.rows += n
+	if p.rows < p.pageRows {
+		return nil
+	}
+	return p.endPage()
 }
 
 func (p *parquetFile) endPage() error {
@@ -189,6 +220,7 @@ func (p *parquetFile) endGroup() error {
 		g.TotalByteSize += chunk.MetaData.TotalUncompressedSize
 		g.TotalCompressedSize += chunk.MetaData.TotalCompressedSize
 	}
+	p.pages.reset()
 	p.meta.RowGroups = append(p.meta.RowGroups, g)
 	p.meta.NumRows += g.NumRows
 	p.group = 0

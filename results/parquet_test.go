@@ -59,21 +59,25 @@ func writeKinds(t *rapid.T, path string, rows []allKinds, times []int64, pageRow
 		t.Fatal(err)
 	}
 	p.pageRows, p.groupRows = pageRows, groupRows
-	for i, r := range rows {
-		p.text(r.Text)
-		p.int32(r.Int)
-		p.int64(r.Long)
-		p.double(r.Double)
-		p.bool(r.Flag)
-		p.time(times[i])
-		if r.Index != nil {
-			p.index(*r.Index)
-		} else {
-			p.index(-1)
-		}
-		if err := p.endRow(); err != nil {
+	for len(rows) > 0 {
+		n := min(len(rows), p.pageRows-p.rows, rapid.IntRange(1, 70).Draw(t, "rows at once"))
+		some := rows[:n]
+		labels(p, some, func(r *allKinds) string { return r.Text })
+		fill(p.int32s(n), some, func(r *allKinds) int32 { return r.Int })
+		fill(p.int64s(n), some, func(r *allKinds) int64 { return r.Long })
+		fill(p.doubles(n), some, func(r *allKinds) uint64 { return math.Float64bits(r.Double) })
+		fill(p.bools(n), some, func(r *allKinds) uint8 { return bit(r.Flag) })
+		p.times(times[:n])
+		p.indexes(fill(p.nullable(n), some, func(r *allKinds) int64 {
+			if r.Index == nil {
+				return -1
+			}
+			return int64(*r.Index)
+		}))
+		if err := p.endRows(n); err != nil {
 			t.Fatal(err)
 		}
+		rows, times = rows[n:], times[n:]
 	}
 	if err := p.finish(); err != nil {
 		t.Fatal(err)

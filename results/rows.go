@@ -115,94 +115,107 @@ func since(start, end int64) int64 {
 	return end - start
 }
 
-// turn writes a row of turns.parquet, in the order of turnColumns.
-func (p *parquetFile) turn(run, arm string, t *Turn) error {
-	p.text(run)
-	p.text(arm)
-	p.int32(t.Session)
-	p.int32(t.Thread)
-	p.int32(t.Number)
-	p.int32(t.Attempt)
-	p.bool(t.Final)
-	p.int32(t.Class)
-	p.int32(t.Group)
-	p.index(t.Replica)
-	p.index(t.PrefillReplica)
-	p.time(t.ArrivalPS)
-	p.time(t.AdmittedPS)
-	p.time(t.SentPS)
-	p.time(t.ScheduledPS)
-	p.time(t.FirstTokenPS)
-	p.time(t.DonePS)
-	p.text(t.Outcome.String())
-	p.text(t.AdmitReason)
-	p.text(t.RouteReason)
-	p.time(t.GateWaitPS())
-	p.int32(t.PromptTokens)
-	p.int32(t.OutputTokens)
-	p.int32(t.HitGPU)
-	p.int32(t.HitCPU)
-	p.int32(t.HitGlobal)
-	p.int32(t.ComputedTokens)
-	p.int32(t.CeilingTokens)
-	p.int32(t.WastedTokens)
-	p.text(t.WasteCause.String())
-	p.int32(t.Preemptions)
-	p.int32(t.GateHolds)
-	p.int32(t.UsageProbes)
-	p.int32(t.PrefixProbes)
-	p.time(t.ITLMaxPS)
-	p.time(t.ToolGapPS)
-	p.time(t.IdleTTFTPS)
-	p.time(t.IdleTPOTPS)
-	return p.endRow()
+// turns writes rows of turns.parquet, in the order of turnColumns.
+func (p *parquetFile) turns(run, arm string, rows []Turn) error {
+	n := len(rows)
+	p.label(run, n)
+	p.label(arm, n)
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.Session })
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.Thread })
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.Number })
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.Attempt })
+	fill(p.bools(n), rows, func(t *Turn) uint8 { return bit(t.Final) })
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.Class })
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.Group })
+	p.indexes(fill(p.nullable(n), rows, func(t *Turn) int64 { return int64(t.Replica) }))
+	p.indexes(fill(p.nullable(n), rows, func(t *Turn) int64 { return int64(t.PrefillReplica) }))
+	p.times(fill(p.nullable(n), rows, func(t *Turn) int64 { return t.ArrivalPS }))
+	p.times(fill(p.nullable(n), rows, func(t *Turn) int64 { return t.AdmittedPS }))
+	p.times(fill(p.nullable(n), rows, func(t *Turn) int64 { return t.SentPS }))
+	p.times(fill(p.nullable(n), rows, func(t *Turn) int64 { return t.ScheduledPS }))
+	p.times(fill(p.nullable(n), rows, func(t *Turn) int64 { return t.FirstTokenPS }))
+	p.times(fill(p.nullable(n), rows, func(t *Turn) int64 { return t.DonePS }))
+	labels(p, rows, func(t *Turn) string { return t.Outcome.String() })
+	labels(p, rows, func(t *Turn) string { return t.AdmitReason })
+	labels(p, rows, func(t *Turn) string { return t.RouteReason })
+	p.times(fill(p.nullable(n), rows, func(t *Turn) int64 { return t.GateWaitPS() }))
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.PromptTokens })
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.OutputTokens })
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.HitGPU })
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.HitCPU })
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.HitGlobal })
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.ComputedTokens })
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.CeilingTokens })
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.WastedTokens })
+	labels(p, rows, func(t *Turn) string { return t.WasteCause.String() })
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.Preemptions })
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.GateHolds })
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.UsageProbes })
+	fill(p.int32s(n), rows, func(t *Turn) int32 { return t.PrefixProbes })
+	p.times(fill(p.nullable(n), rows, func(t *Turn) int64 { return t.ITLMaxPS }))
+	p.times(fill(p.nullable(n), rows, func(t *Turn) int64 { return t.ToolGapPS }))
+	p.times(fill(p.nullable(n), rows, func(t *Turn) int64 { return t.IdleTTFTPS }))
+	p.times(fill(p.nullable(n), rows, func(t *Turn) int64 { return t.IdleTPOTPS }))
+	return p.endRows(n)
 }
 
-// session writes a row of sessions.parquet, in the order of sessionColumns.
-func (p *parquetFile) session(run, arm string, s *Session) error {
-	outcome := sessionIncomplete
+// sessions writes rows of sessions.parquet, in the order of sessionColumns.
+func (p *parquetFile) sessions(run, arm string, rows []Session) error {
+	n := len(rows)
+	p.label(run, n)
+	p.label(arm, n)
+	fill(p.int32s(n), rows, func(s *Session) int32 { return s.Session })
+	labels(p, rows, func(s *Session) string { return s.Name })
+	fill(p.int32s(n), rows, func(s *Session) int32 { return s.Group })
+	p.times(fill(p.nullable(n), rows, func(s *Session) int64 { return s.StartPS }))
+	p.times(fill(p.nullable(n), rows, func(s *Session) int64 { return s.EndPS }))
+	fill(p.int32s(n), rows, func(s *Session) int32 { return s.Turns })
+	fill(p.int32s(n), rows, func(s *Session) int32 { return s.FinishedTurns })
+	fill(p.int64s(n), rows, func(s *Session) int64 { return s.PromptTokens })
+	fill(p.int64s(n), rows, func(s *Session) int64 { return s.OutputTokens })
+	fill(p.int64s(n), rows, func(s *Session) int64 { return s.ComputedTokens })
+	fill(p.doubles(n), rows, func(s *Session) uint64 { return math.Float64bits(Seconds(s.GateWaitPS)) })
+	fill(p.int32s(n), rows, func(s *Session) int32 { return s.AttemptsPreempted })
+	fill(p.int32s(n), rows, func(s *Session) int32 { return s.ReplicasUsed })
+	labels(p, rows, outcomeOf)
+	return p.endRows(n)
+}
+
+func outcomeOf(s *Session) string {
 	if s.Complete {
-		outcome = sessionComplete
+		return sessionComplete
 	}
-	p.text(run)
-	p.text(arm)
-	p.int32(s.Session)
-	p.text(s.Name)
-	p.int32(s.Group)
-	p.time(s.StartPS)
-	p.time(s.EndPS)
-	p.int32(s.Turns)
-	p.int32(s.FinishedTurns)
-	p.int64(s.PromptTokens)
-	p.int64(s.OutputTokens)
-	p.int64(s.ComputedTokens)
-	p.double(Seconds(s.GateWaitPS))
-	p.int32(s.AttemptsPreempted)
-	p.int32(s.ReplicasUsed)
-	p.text(outcome)
-	return p.endRow()
+	return sessionIncomplete
 }
 
-// sample writes a row of replicas.parquet, in the order of sampleColumns.
-func (p *parquetFile) sample(run, arm string, s *Sample) error {
-	p.text(run)
-	p.text(arm)
-	p.int32(s.Replica)
-	p.double(Seconds(s.EndPS))
-	p.int32(s.Running)
-	p.int32(s.Waiting)
-	p.double(s.Usage)
-	p.int64(s.ResidentTokens)
-	p.int64(s.CPUTokens)
-	p.int32(s.InFlight)
-	p.int64(s.ComputedTokens)
-	p.int64(s.OutputTokens)
-	p.int64(s.HitTokens)
-	p.int64(s.PromptTokens)
-	p.int64(s.EvictedTokens)
-	p.double(Seconds(s.BusyPS))
-	p.int32(s.Preemptions)
-	return p.endRow()
+// samples writes rows of replicas.parquet, in the order of sampleColumns.
+func (p *parquetFile) samples(run, arm string, rows []Sample) error {
+	n := len(rows)
+	p.label(run, n)
+	p.label(arm, n)
+	fill(p.int32s(n), rows, func(s *Sample) int32 { return s.Replica })
+	fill(p.doubles(n), rows, func(s *Sample) uint64 { return math.Float64bits(Seconds(s.EndPS)) })
+	fill(p.int32s(n), rows, func(s *Sample) int32 { return s.Running })
+	fill(p.int32s(n), rows, func(s *Sample) int32 { return s.Waiting })
+	fill(p.doubles(n), rows, func(s *Sample) uint64 { return math.Float64bits(s.Usage) })
+	fill(p.int64s(n), rows, func(s *Sample) int64 { return s.ResidentTokens })
+	fill(p.int64s(n), rows, func(s *Sample) int64 { return s.CPUTokens })
+	fill(p.int32s(n), rows, func(s *Sample) int32 { return s.InFlight })
+	fill(p.int64s(n), rows, func(s *Sample) int64 { return s.ComputedTokens })
+	fill(p.int64s(n), rows, func(s *Sample) int64 { return s.OutputTokens })
+	fill(p.int64s(n), rows, func(s *Sample) int64 { return s.HitTokens })
+	fill(p.int64s(n), rows, func(s *Sample) int64 { return s.PromptTokens })
+	fill(p.int64s(n), rows, func(s *Sample) int64 { return s.EvictedTokens })
+	fill(p.doubles(n), rows, func(s *Sample) uint64 { return math.Float64bits(Seconds(s.BusyPS)) })
+	fill(p.int32s(n), rows, func(s *Sample) int32 { return s.Preemptions })
+	return p.endRows(n)
+}
+
+func bit(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // maxSeconds bounds the times a file may hold; beyond it picoseconds do not fit 64 bits.

@@ -40,9 +40,7 @@ func (r *Run) Latencies() (*Latencies, error) {
 			return nil, err
 		}
 		s.sort()
-		s.groups(inWindow(0), everyone, 1, func(_ int, bits []uint64) {
-			*into = floats(*into, bits)
-		})
+		*into = floats(*into, s.selected(inWindow(0)))
 	}
 	c.sessions.lengths(&s, sp)
 	l.SessionTime = floats(nil, s.keys)

@@ -31,14 +31,25 @@ const imbalancePS = 60_000_000_000_000
 // maxReplicas bounds the replica number that a row may carry.
 const maxReplicas = 1 << 16
 
-// loadRow is what the metrics need of a Sample: sums and gauges.
+// loadRow is what the metrics need of a Sample, sums and gauges, or of several in a row that are alike.
 type loadRow struct {
-	end    int64
-	values [numLoads]float64
+	replica, n int32
+	length     int64 // of each interval
+	values     [numLoads]float64
 }
 
-// series holds the intervals of every replica in order of time.
-type series struct{ replicas [][]loadRow }
+// series holds the intervals of all replicas, those of each in order of time, in pieces that do not move.
+type series struct {
+	pieces [][]loadRow
+	latest []latestLoad // by replica
+}
+
+type latestLoad struct {
+	row *loadRow
+	end int64
+}
+
+const loadPieceRows = 1024
 
 func newSeries() *series { return &series{} }
 
@@ -47,97 +58,139 @@ func (s *series) add(sample *Sample) error {
 	if r < 0 || r >= maxReplicas {
 		return fmt.Errorf("sample of replica %d: expected 0 to %d", r, maxReplicas-1)
 	}
-	for len(s.replicas) <= r {
-		s.replicas = append(s.replicas, nil)
+	for len(s.latest) <= r {
+		s.latest = append(s.latest, latestLoad{})
 	}
-	if rows := s.replicas[r]; len(rows) > 0 && sample.EndPS <= rows[len(rows)-1].end {
+	last := &s.latest[r]
+	if last.row != nil && sample.EndPS <= last.end {
 		return fmt.Errorf("sample of replica %d at %g s: expected a time after the former sample's, %g s", r,
-			Seconds(sample.EndPS), Seconds(rows[len(rows)-1].end))
+			Seconds(sample.EndPS), Seconds(last.end))
 	}
-	s.replicas[r] = append(s.replicas[r], loadRow{sample.EndPS, [numLoads]float64{
+	values := [numLoads]float64{
 		loadComputed: float64(sample.ComputedTokens), loadOutput: float64(sample.OutputTokens),
 		loadPrompt: float64(sample.PromptTokens), loadBusy: Seconds(sample.BusyPS), loadInFlight: float64(sample.InFlight),
-		loadResident: float64(sample.ResidentTokens), loadUsage: sample.Usage}})
+		loadResident: float64(sample.ResidentTokens), loadUsage: sample.Usage}
+	length := sample.EndPS - last.end
+	last.end = sample.EndPS
+	if last.row != nil && last.row.length == length && last.row.values == values {
+		last.row.n++
+		return nil
+	}
+	k := len(s.pieces) - 1
+	if k < 0 || len(s.pieces[k]) == cap(s.pieces[k]) {
+		s.pieces = append(s.pieces, make([]loadRow, 0, loadPieceRows))
+		k++
+	}
+	s.pieces[k] = append(s.pieces[k], loadRow{sample.Replica, 1, length, values})
+	last.row = &s.pieces[k][len(s.pieces[k])-1]
 	return nil
 }
 
 // load is what the replicas did over a span, and in every 60 s of it.
 type load struct {
-	sampled  bool
-	replicas int
-	total    [numLoads][]float64    // by replica
-	windows  [][numCompared]float64 // by window * replicas + replica
-	seconds  []float64              // by window
-	maxUsage float64
+	sampled    bool
+	start, end int64
+	replicas   []replicaLoad
+	windows    [][numCompared]float64 // by window * replicas + replica
+	seconds    []float64              // by window
+	maxUsage   float64
+}
+
+type replicaLoad struct {
+	total [numLoads]float64
+	from  int64 // end of the interval that was added last
 }
 
 // over spreads the samples over the 60 s windows of a span, in proportion to the time they share.
 func (s *series) over(start, end int64, replicas int) *load {
 	n := int((end - start + imbalancePS - 1) / imbalancePS)
-	l := &load{replicas: replicas, seconds: make([]float64, n), windows: make([][numCompared]float64, n*replicas)}
+	l := &load{start: start, end: end, replicas: make([]replicaLoad, replicas), seconds: make([]float64, n),
+		windows: make([][numCompared]float64, n*replicas)}
 	for i := range l.seconds {
 		lo := start + int64(i)*imbalancePS
 		l.seconds[i] = Seconds(min(lo+imbalancePS, end) - lo)
 	}
-	for k := range numLoads {
-		l.total[k] = make([]float64, replicas)
-	}
-	for r := range min(replicas, len(s.replicas)) {
-		l.add(s.replicas[r], r, start, end)
+	for _, piece := range s.pieces {
+		for i := range piece {
+			if int(piece[i].replica) < replicas {
+				l.add(&piece[i])
+			}
+		}
 	}
 	return l
 }
 
-// add spreads the intervals of a replica, each over the windows that it meets.
-func (l *load) add(rows []loadRow, r int, start, end int64) {
-	var total [numLoads]float64
-	var pieceLength int64
-	var seconds float64 // of a piece of that length
-	from := int64(0)
-	for i := range rows {
-		row := &rows[i]
-		lo, hi, length := max(from, start), min(row.end, end), row.end-from
-		from = row.end
-		if lo >= hi {
-			continue
-		}
-		l.sampled = true
-		l.maxUsage = max(l.maxUsage, row.values[loadUsage])
-		for window := int((lo - start) / imbalancePS); lo < hi; window++ {
-			to := min(start+int64(window+1)*imbalancePS, hi)
-			if to-lo != pieceLength {
-				pieceLength = to - lo
-				seconds = Seconds(pieceLength)
+// add spreads intervals over the windows that they meet.
+func (l *load) add(row *loadRow) {
+	r := &l.replicas[row.replica]
+	from := r.from // of the interval at hand
+	r.from += int64(row.n) * row.length
+	if r.from <= l.start || from >= l.end {
+		return
+	}
+	l.sampled = true
+	l.maxUsage = max(l.maxUsage, row.values[loadUsage])
+	if before := l.start - from; before > 0 {
+		from += before / row.length * row.length
+	}
+	at, end := max(from, l.start), min(r.from, l.end)
+	for window := (at - l.start) / imbalancePS; at < end; window++ {
+		edge := min(l.start+(window+1)*imbalancePS, end)
+		compared := &l.windows[int(window)*len(l.replicas)+int(row.replica)]
+		for at < edge {
+			to := min(from+row.length, edge)
+			n := int64(1)
+			if row.n > 1 && to-at == row.length { // so are those behind it
+				n = (edge - at) / row.length
 			}
-			piece := row.values
-			if pieceLength != length {
-				share := float64(pieceLength) / float64(length)
-				for k := range loadInFlight {
-					piece[k] = float64(piece[k] * share)
-				}
+			piece := row.during(to - at)
+			for k, v := range piece {
+				repeat(&r.total[k], v, n)
 			}
-			for k := loadInFlight; k < numLoads; k++ {
-				piece[k] = float64(piece[k] * seconds)
-			}
-			for k := range numLoads {
-				total[k] += piece[k]
-			}
-			compared := &l.windows[window*l.replicas+r]
 			for k := range numCompared {
-				compared[k] += piece[firstCompared+k]
+				repeat(&compared[k], piece[firstCompared+k], n)
 			}
-			lo = to
+			if to == from+row.length {
+				from += n * row.length
+				to = from
+			}
+			at = to
 		}
 	}
-	for k := range numLoads {
-		l.total[k][r] = total[k]
+}
+
+// repeat adds v to a sum n times, one by one, since sums are rounded.
+func repeat(sum *float64, v float64, n int64) {
+	if v == 0 {
+		return
 	}
+	total := *sum
+	for range n {
+		total += v
+	}
+	*sum = total
+}
+
+// during is what falls in a part of an interval, or all of it.
+func (row *loadRow) during(part int64) [numLoads]float64 {
+	piece := row.values
+	if part != row.length {
+		share := float64(part) / float64(row.length)
+		for k := range loadInFlight {
+			piece[k] = float64(piece[k] * share)
+		}
+	}
+	seconds := Seconds(part)
+	for k := loadInFlight; k < numLoads; k++ {
+		piece[k] = float64(piece[k] * seconds)
+	}
+	return piece
 }
 
 func (l *load) sum(k loadKind) float64 {
 	total := 0.0
-	for _, v := range l.total[k] {
-		total += v
+	for i := range l.replicas {
+		total += l.replicas[i].total[k]
 	}
 	return total
 }
@@ -147,7 +200,7 @@ func (l *load) imbalance(k loadKind) Imbalance {
 	var seconds, maxMean, cv, jain float64
 	for w, length := range l.seconds {
 		var sum, squares, largest float64
-		for _, loads := range l.windows[w*l.replicas : (w+1)*l.replicas] {
+		for _, loads := range l.windows[w*len(l.replicas) : (w+1)*len(l.replicas)] {
 			v := loads[k-firstCompared]
 			sum += v
 			squares += float64(v * v)
@@ -156,7 +209,7 @@ func (l *load) imbalance(k loadKind) Imbalance {
 		if sum <= 0 {
 			continue
 		}
-		n := float64(l.replicas)
+		n := float64(len(l.replicas))
 		mean := sum / n
 		variance := max(squares/n-float64(mean*mean), 0)
 		seconds += length

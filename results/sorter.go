@@ -1,6 +1,9 @@
 package results
 
-import "math"
+import (
+	"math"
+	"math/bits"
+)
 
 // sorter orders values that belong to groups, several ways at once: it sorts all of them once, and each group is then taken
 // out in order. Durations are integers of picoseconds, other values float64; keys have their order.
@@ -8,17 +11,25 @@ type sorter struct {
 	seconds  bool     // keys are durations
 	keys     []uint64 // once sorted the bits of the values
 	tags     []uint32 // of the keys: fields that name groups
+	common   uint32   // bits that all tags have
 	keys2    []uint64 // room for as many
 	tags2    []uint32
-	counts   [8][256]int
+	counts   [radixDigits][1 << radixBits]int32
 	groupEnd []int
 }
 
 const signBit = 1 << 63
 
+// Keys are sorted by as many digits of so many bits at once.
+const (
+	radixDigits = 3
+	radixBits   = 11
+	radixMask   = 1<<radixBits - 1
+)
+
 // reset empties the sorter for durations or other values.
 func (s *sorter) reset(seconds bool) {
-	s.seconds, s.keys, s.tags = seconds, s.keys[:0], s.tags[:0]
+	s.seconds, s.keys, s.tags, s.common = seconds, s.keys[:0], s.tags[:0], ^uint32(0)
 }
 
 func (s *sorter) reserve(n int) {
@@ -31,6 +42,7 @@ func (s *sorter) reserve(n int) {
 func (s *sorter) add(key uint64, tag uint32) {
 	s.keys = append(s.keys, key)
 	s.tags = append(s.tags, tag)
+	s.common &= tag
 }
 
 func keyOfPS(ps int64) uint64 { return uint64(ps) ^ signBit }
@@ -65,7 +77,8 @@ func (s *sorter) sort() {
 	}
 }
 
-// order sorts by the bytes of the keys, the lowest first; bytes that all keys share are skipped.
+// order sorts by the digits of the upper half of the bits in which keys differ, which leaves few out of order, and moves
+// these. Where they are many, the lower half of the digits comes first.
 func (s *sorter) order() {
 	n := len(s.keys)
 	if n == 0 {
@@ -74,37 +87,48 @@ func (s *sorter) order() {
 	if len(s.keys2) < n {
 		s.keys2, s.tags2 = make([]uint64, n), make([]uint32, n)
 	}
-	clear(s.counts[:])
-	sorted := true
-	last := s.keys[0]
+	sorted, differ := true, uint64(0)
+	first, last := s.keys[0], s.keys[0]
 	for _, k := range s.keys {
 		sorted = sorted && last <= k
 		last = k
-		s.counts[0][byte(k)]++
-		s.counts[1][byte(k>>8)]++
-		s.counts[2][byte(k>>16)]++
-		s.counts[3][byte(k>>24)]++
-		s.counts[4][byte(k>>32)]++
-		s.counts[5][byte(k>>40)]++
-		s.counts[6][byte(k>>48)]++
-		s.counts[7][byte(k>>56)]++
+		differ |= k ^ first
 	}
 	if sorted {
 		return
 	}
+	upper := uint(max(bits.Len64(differ)-radixDigits*radixBits, 0))
+	s.radix(upper)
+	if upper > 0 && !s.insert(8*n) {
+		s.radix(0)
+		s.radix(upper)
+	}
+}
+
+// radix sorts by the digits from a bit on, the lowest first, and leaves others as they are. Digits that all keys share are
+// skipped.
+func (s *sorter) radix(from uint) {
+	clear(s.counts[:])
+	for _, k := range s.keys {
+		k >>= from & 63
+		s.counts[0][k&radixMask]++
+		s.counts[1][k>>radixBits&radixMask]++
+		s.counts[2][k>>(2*radixBits)&radixMask]++
+	}
+	n := len(s.keys)
 	keys, tags, keys2, tags2 := s.keys, s.tags, s.keys2[:n], s.tags2[:n]
-	for b := range s.counts {
-		count, shift := &s.counts[b], 8*b
-		if count[byte(keys[0]>>shift)] == n {
+	for d := range s.counts {
+		count, shift := &s.counts[d], (from+uint(d)*radixBits)&63
+		if int(count[keys[0]>>shift&radixMask]) == n {
 			continue
 		}
-		at := 0
+		at := int32(0)
 		for i, c := range count {
 			count[i] = at
 			at += c
 		}
 		for i, k := range keys {
-			to := &count[byte(k>>shift)]
+			to := &count[k>>shift&radixMask]
 			keys2[*to], tags2[*to] = k, tags[i]
 			*to++
 		}
@@ -113,18 +137,46 @@ func (s *sorter) order() {
 	s.keys, s.tags, s.keys2, s.tags2 = keys, tags, keys2[:cap(keys2)], tags2[:cap(tags2)]
 }
 
-// field is some bits of a tag, the number of a group.
-type field struct{ shift, bits int }
+// insert moves keys that come too late to their places, and gives up when it moved more than most.
+func (s *sorter) insert(most int) bool {
+	keys, tags := s.keys, s.tags
+	for i := 1; i < len(keys); i++ {
+		k, t, j := keys[i], tags[i], i
+		for ; j > 0 && keys[j-1] > k; j-- {
+			keys[j], tags[j] = keys[j-1], tags[j-1]
+		}
+		keys[j], tags[j] = k, t
+		if most -= i - j; most < 0 {
+			return false
+		}
+	}
+	return true
+}
 
-func (f field) of(tag uint32) int     { return int(tag >> f.shift & (1<<f.bits - 1)) }
+// field is some bits of a tag, the number of a group.
+type field struct{ shift, bits uint }
+
+func (f field) of(tag uint32) int     { return int(tag >> (f.shift & 31) & (1<<f.bits - 1)) }
 func (f field) tag(number int) uint32 { return uint32(number) << f.shift }
 
-// everyone is the field of a single group.
-var everyone = field{}
+// selected takes out, of the sorted values, those whose tags have all the bits of sel.
+func (s *sorter) selected(sel uint32) []uint64 {
+	if s.common&sel == sel {
+		return s.keys
+	}
+	out, n := s.keys2, 0
+	for i, t := range s.tags {
+		out[n] = s.keys[i]
+		if t&sel == sel {
+			n++
+		}
+	}
+	return out[:n]
+}
 
 // groups takes out, of the sorted values whose tags have all the bits of sel, those of each of n groups of a field. It
 // calls each with the bits of the values of a group, ascending.
-func (s *sorter) groups(sel uint32, f field, n int, each func(group int, bits []uint64)) {
+func (s *sorter) groups(sel uint32, f field, n int, each func(group int, values []uint64)) {
 	if len(s.groupEnd) < n {
 		s.groupEnd = make([]int, n)
 	}

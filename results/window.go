@@ -203,7 +203,7 @@ func (w *Window) setLoad(load *load, sp span, totals *Totals) {
 		}
 	} else if load.sampled {
 		for r := range n {
-			w.ReplicaBusy = append(w.ReplicaBusy, load.total[loadBusy][r]/w.Length)
+			w.ReplicaBusy = append(w.ReplicaBusy, load.replicas[r].total[loadBusy]/w.Length)
 		}
 	}
 	if len(w.ReplicaBusy) > 0 {
@@ -218,7 +218,7 @@ func (w *Window) setLoad(load *load, sp span, totals *Totals) {
 		return
 	}
 	for r := range n {
-		w.ReplicaWork = append(w.ReplicaWork, int64(load.total[loadComputed][r]+0.5))
+		w.ReplicaWork = append(w.ReplicaWork, int64(load.replicas[r].total[loadComputed]+0.5))
 	}
 	w.Work, w.InFlight = load.imbalance(loadComputed), load.imbalance(loadInFlight)
 	w.Resident = load.imbalance(loadResident)

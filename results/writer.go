@@ -17,17 +17,23 @@ const (
 )
 
 // Writer is a Sink that writes a run's folder: rows go to Parquet files as they come, and the summary is computed from
-// the same rows. The folder has a temporary name until Finish; Abort removes it. The bytes depend on the rows only.
+// the same rows. The folder has a temporary name until Finish; Abort removes it. The bytes depend on the rows only. Rows are
+// written some at a time, so an error may be that of an earlier one.
 type Writer struct {
 	fs        FS
 	dir       string
 	stage     *stage // nil within a comparison, whose folder is renamed as a whole
 	info      Info
 	collector *Collector
-	turns     *parquetFile
-	sessions  *parquetFile
-	samples   *parquetFile
-	attached  []*attachment
+	rows      struct {
+		turns    batch[Turn]
+		sessions batch[Session]
+		samples  batch[Sample]
+	}
+	turns    *parquetFile
+	sessions *parquetFile
+	samples  *parquetFile
+	attached []*attachment
 }
 
 // Create starts the folder of a run.
@@ -60,39 +66,46 @@ func newWriter(fsys FS, dir string, info Info) (*Writer, error) {
 		w.close()
 		return nil, err
 	}
+	w.rows.turns.write, w.rows.sessions.write, w.rows.samples.write = w.writeTurns, w.writeSessions, w.writeSamples
 	return w, nil
 }
 
 // Turn writes an attempt.
-func (w *Writer) Turn(t *Turn) error {
-	if err := w.turns.turn(w.info.Run, w.info.Arm, t); err != nil {
-		return err
-	}
-	return w.collector.Turn(t)
-}
+func (w *Writer) Turn(t *Turn) error { return w.rows.turns.add(t) }
 
 // Session writes a session.
-func (w *Writer) Session(s *Session) error {
-	if err := w.sessions.session(w.info.Run, w.info.Arm, s); err != nil {
-		return err
-	}
-	return w.collector.Session(s)
-}
+func (w *Writer) Session(s *Session) error { return w.rows.sessions.add(s) }
 
 // Sample writes an interval of a replica.
-func (w *Writer) Sample(s *Sample) error {
-	if err := w.samples.sample(w.info.Run, w.info.Arm, s); err != nil {
-		return err
+func (w *Writer) Sample(s *Sample) error { return w.rows.samples.add(s) }
+
+func (w *Writer) writeTurns(rows []Turn) error {
+	err := w.turns.turns(w.info.Run, w.info.Arm, rows)
+	for i := 0; i < len(rows) && err == nil; i++ {
+		err = w.collector.Turn(&rows[i])
 	}
-	return w.collector.Sample(s)
+	return err
+}
+
+func (w *Writer) writeSessions(rows []Session) error {
+	err := w.sessions.sessions(w.info.Run, w.info.Arm, rows)
+	for i := 0; i < len(rows) && err == nil; i++ {
+		err = w.collector.Session(&rows[i])
+	}
+	return err
+}
+
+func (w *Writer) writeSamples(rows []Sample) error {
+	err := w.samples.samples(w.info.Run, w.info.Arm, rows)
+	for i := 0; i < len(rows) && err == nil; i++ {
+		err = w.collector.Sample(&rows[i])
+	}
+	return err
 }
 
 // Finish completes the folder, gives it its name and returns the summary. On error nothing is left behind.
 func (w *Writer) Finish(totals *Totals) (*Summary, error) {
-	summary, err := w.collector.summary(totals)
-	if err == nil {
-		err = w.collector.attempts.close()
-	}
+	summary, err := w.summary(totals)
 	if err == nil {
 		err = w.complete(summary)
 	}
@@ -106,6 +119,17 @@ func (w *Writer) Finish(totals *Totals) (*Summary, error) {
 		}
 	}
 	return summary, nil
+}
+
+func (w *Writer) summary(totals *Totals) (*Summary, error) {
+	if err := errors.Join(w.rows.turns.flush(), w.rows.sessions.flush(), w.rows.samples.flush()); err != nil {
+		return nil, err
+	}
+	s, err := w.collector.summary(totals)
+	if err != nil {
+		return nil, err
+	}
+	return s, w.collector.attempts.close()
 }
 
 func (w *Writer) complete(summary *Summary) error {
