@@ -64,30 +64,56 @@ type chunk struct {
 	counts [numCounts][]int32
 }
 
+// resize makes room for that many rows.
+func (ch *chunk) resize(rows int) {
+	for i, column := range ch.times {
+		ch.times[i] = make([]int64, rows)
+		copy(ch.times[i], column)
+	}
+	for i, column := range ch.counts {
+		ch.counts[i] = make([]int32, rows)
+		copy(ch.counts[i], column)
+	}
+}
+
+// full is the chunk without room for more rows.
+func (ch *chunk) full() *chunk {
+	c := *ch
+	for i := range c.times {
+		c.times[i] = c.times[i][:c.rows]
+	}
+	for i := range c.counts {
+		c.counts[i] = c.counts[i][:c.rows]
+	}
+	return &c
+}
+
+// add adds an attempt, for which there is room.
 func (ch *chunk) add(t *Turn, arrival, wait int64, flags, class, reason, buckets int32) {
+	i := ch.rows
 	ch.rows++
 	ps := &ch.times
-	ps[timeArrival] = append(ps[timeArrival], arrival)
-	ps[timeSent] = append(ps[timeSent], t.SentPS)
-	ps[timeScheduled] = append(ps[timeScheduled], t.ScheduledPS)
-	ps[timeFirst] = append(ps[timeFirst], t.FirstTokenPS)
-	ps[timeDone] = append(ps[timeDone], t.DonePS)
-	ps[timeWait] = append(ps[timeWait], wait)
-	ps[timeToolGap] = append(ps[timeToolGap], t.ToolGapPS)
+	ps[timeArrival][i] = arrival
+	ps[timeSent][i] = t.SentPS
+	ps[timeScheduled][i] = t.ScheduledPS
+	ps[timeFirst][i] = t.FirstTokenPS
+	ps[timeDone][i] = t.DonePS
+	ps[timeWait][i] = wait
+	ps[timeToolGap][i] = t.ToolGapPS
 	n := &ch.counts
-	n[countFlags] = append(n[countFlags], flags)
-	n[countSession] = append(n[countSession], t.Session)
-	n[countClass] = append(n[countClass], class)
-	n[countReason] = append(n[countReason], reason)
-	n[countBuckets] = append(n[countBuckets], buckets)
-	n[countPrompt] = append(n[countPrompt], t.PromptTokens)
-	n[countOutput] = append(n[countOutput], t.OutputTokens)
-	n[countComputed] = append(n[countComputed], t.ComputedTokens)
-	n[countWasted] = append(n[countWasted], t.WastedTokens)
-	n[countCeiling] = append(n[countCeiling], t.CeilingTokens)
-	n[countHitGPU] = append(n[countHitGPU], t.HitGPU)
-	n[countHitCPU] = append(n[countHitCPU], t.HitCPU)
-	n[countHitGlobal] = append(n[countHitGlobal], t.HitGlobal)
+	n[countFlags][i] = flags
+	n[countSession][i] = t.Session
+	n[countClass][i] = class
+	n[countReason][i] = reason
+	n[countBuckets][i] = buckets
+	n[countPrompt][i] = t.PromptTokens
+	n[countOutput][i] = t.OutputTokens
+	n[countComputed][i] = t.ComputedTokens
+	n[countWasted][i] = t.WastedTokens
+	n[countCeiling][i] = t.CeilingTokens
+	n[countHitGPU][i] = t.HitGPU
+	n[countHitCPU][i] = t.HitCPU
+	n[countHitGlobal][i] = t.HitGlobal
 }
 
 // attempts keeps the attempts of a run. Beyond a number of chunks they go to a file, if there is one, from which they are
@@ -104,27 +130,30 @@ type attempts struct {
 }
 
 const (
+	firstChunkRows   = 64 // room in the first one to begin with
 	defaultChunkRows = 4096
 	defaultKeep      = 128 // half a million attempts, about 57 MB
 )
 
-// last is the chunk to append to.
+// last is the chunk to add to, with room.
 func (a *attempts) last() (*chunk, error) {
-	if n := len(a.chunks); n > 0 && a.chunks[n-1].rows < a.chunkRows {
-		return a.chunks[n-1], nil
+	if n := len(a.chunks); n > 0 {
+		ch := a.chunks[n-1]
+		if ch.rows == len(ch.times[0]) && ch.rows < a.chunkRows {
+			ch.resize(min(2*ch.rows, a.chunkRows))
+		}
+		if ch.rows < a.chunkRows {
+			return ch, nil
+		}
 	}
 	if len(a.chunks) >= a.keep && a.open != nil {
 		return a.spill()
 	}
-	ch := new(chunk)
-	if n := len(a.chunks); n > 0 { // the run is not a small one
-		for i := range ch.times {
-			ch.times[i] = make([]int64, 0, a.chunkRows)
-		}
-		for i := range ch.counts {
-			ch.counts[i] = make([]int32, 0, a.chunkRows)
-		}
+	ch, rows := new(chunk), a.chunkRows
+	if len(a.chunks) == 0 { // the run may be a small one
+		rows = min(firstChunkRows, rows)
 	}
+	ch.resize(rows)
 	a.chunks = append(a.chunks, ch)
 	return ch, nil
 }
@@ -158,12 +187,6 @@ func (a *attempts) spill() (*chunk, error) {
 	}
 	ch := a.chunks[0]
 	ch.rows = 0
-	for i := range ch.times {
-		ch.times[i] = ch.times[i][:0]
-	}
-	for i := range ch.counts {
-		ch.counts[i] = ch.counts[i][:0]
-	}
 	clear(a.chunks)
 	a.chunks, a.keep = append(a.chunks[:0], ch), 1
 	return ch, nil
@@ -178,7 +201,7 @@ func (a *attempts) each(columns columnSet, f func(*chunk)) error {
 		f(&a.work)
 	}
 	for _, ch := range a.chunks {
-		f(ch)
+		f(ch.full())
 	}
 	return nil
 }

@@ -236,14 +236,14 @@ func TestSorter(t *testing.T) {
 					v = rapid.Float64().Draw(t, "value")
 					key = keyOf(v)
 				}
-				s.add(key, window|field{2, 3}.tag(group))
+				s.add(key, window|field{2, 7}.tag(group))
 				if window&inWindow(1) != 0 {
 					want[group] = append(want[group], v)
 				}
 			}
 			s.sort()
 		}
-		s.groups(inWindow(1), field{2, 3}, 5, func(group int, bits []uint64) {
+		s.groups(inWindow(1), field{2, 7}, 5, func(group int, bits []uint64) {
 			if len(bits) != len(want[group]) {
 				t.Fatalf("group %d: %d values, expected %d", group, len(bits), len(want[group]))
 			}

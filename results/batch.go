@@ -1,7 +1,7 @@
 package results
 
 // batchRows divides the rows of a page.
-const batchRows = 64
+const batchRows = 128
 
 // batch holds rows back until there are some to be written column by column, while they are in the processor's cache.
 type batch[T any] struct {

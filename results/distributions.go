@@ -48,10 +48,10 @@ var (
 
 // Fields of tags, above a bit for each of two windows.
 var (
-	turnField    = field{2, 5}
-	contextField = field{7, 4}
-	classField   = field{11, 21}
-	reasonField  = field{0, 32}
+	turnField    = field{2, 1<<5 - 1}
+	contextField = field{7, 1<<4 - 1}
+	classField   = field{11, 1<<21 - 1}
+	reasonField  = field{0, 1<<32 - 1}
 )
 
 func inWindow(i int) uint32 { return 1 << i }

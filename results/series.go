@@ -144,11 +144,8 @@ func (l *load) add(row *loadRow) {
 				n = (edge - at) / row.length
 			}
 			piece := row.during(to - at)
-			for k, v := range piece {
-				repeat(&r.total[k], v, n)
-			}
-			for k := range numCompared {
-				repeat(&compared[k], piece[firstCompared+k], n)
+			for range n { // one by one, since sums are rounded
+				add(&r.total, compared, &piece)
 			}
 			if to == from+row.length {
 				from += n * row.length
@@ -159,16 +156,18 @@ func (l *load) add(row *loadRow) {
 	}
 }
 
-// repeat adds v to a sum n times, one by one, since sums are rounded.
-func repeat(sum *float64, v float64, n int64) {
-	if v == 0 {
-		return
-	}
-	total := *sum
-	for range n {
-		total += v
-	}
-	*sum = total
+// add adds a piece to sums, spelt out because this takes most of the time.
+func add(total *[numLoads]float64, compared *[numCompared]float64, piece *[numLoads]float64) {
+	total[loadOutput] += piece[loadOutput]
+	total[loadPrompt] += piece[loadPrompt]
+	total[loadBusy] += piece[loadBusy]
+	total[loadComputed] += piece[loadComputed]
+	total[loadInFlight] += piece[loadInFlight]
+	total[loadResident] += piece[loadResident]
+	total[loadUsage] += piece[loadUsage]
+	compared[loadComputed-firstCompared] += piece[loadComputed]
+	compared[loadInFlight-firstCompared] += piece[loadInFlight]
+	compared[loadResident-firstCompared] += piece[loadResident]
 }
 
 // during is what falls in a part of an interval, or all of it.

@@ -154,9 +154,12 @@ func (s *sorter) insert(most int) bool {
 }
 
 // field is some bits of a tag, the number of a group.
-type field struct{ shift, bits uint }
+type field struct {
+	shift uint
+	mask  uint32 // above it
+}
 
-func (f field) of(tag uint32) int     { return int(tag >> (f.shift & 31) & (1<<f.bits - 1)) }
+func (f field) of(tag uint32) int     { return int(tag >> (f.shift & 31) & f.mask) }
 func (f field) tag(number int) uint32 { return uint32(number) << f.shift }
 
 // selected takes out, of the sorted values, those whose tags have all the bits of sel.

@@ -5,7 +5,7 @@ import "github.com/sluice-sim/sluice/results"
 // series is the time series of one replica. Intervals are closed when something happens to the replica at or after
 // their end, with the state it had until then. When there are too many, pairs are merged and the interval doubles.
 type series struct {
-	cur      results.Sample // sums of the current interval
+	cur      interval // the current one
 	closed   intervals
 	begin    int64 // of the current interval
 	interval int64
@@ -49,7 +49,7 @@ func (s *series) close(p *replica, end int64, n int) {
 	if s.closed.n == s.limit {
 		s.merge()
 	}
-	s.cur = results.Sample{}
+	s.cur = interval{}
 	s.begin = end
 }
 
@@ -58,7 +58,7 @@ func (s *series) close(p *replica, end int64, n int) {
 func (s *series) closeUntil(p *replica, t int64) {
 	for s.edge() <= t {
 		n := 1
-		if p.depth == 0 && s.cur == (results.Sample{}) {
+		if p.depth == 0 && s.cur == (interval{}) {
 			n = int(min((t-s.begin)/s.interval, int64(s.limit-s.closed.n)))
 		}
 		s.close(p, s.begin+int64(n)*s.interval, n)
@@ -75,7 +75,7 @@ func (s *series) finish(p *replica, end int64) {
 
 // merge halves the resolution.
 func (s *series) merge() {
-	var first results.Sample // of a pair, where the second is of another stretch
+	var first interval // of a pair, where the second is of another stretch
 	odd := false
 	merged := intervals{spare: s.closed.spare}
 	for _, piece := range s.closed.pieces {
@@ -83,14 +83,14 @@ func (s *series) merge() {
 			x := &piece[i]
 			n := x.n
 			if odd {
-				merged.add(pair(&first, &x.Sample), 1)
+				merged.add(pair(&first, &x.interval), 1)
 				n--
 			}
 			if n > 1 {
-				merged.add(pair(&x.Sample, &x.Sample), n/2)
+				merged.add(pair(&x.interval, &x.interval), n/2)
 			}
 			if odd = n%2 == 1; odd {
-				first = x.Sample
+				first = x.interval
 			}
 		}
 		merged.spare = append(merged.spare, piece[:0])
@@ -100,7 +100,7 @@ func (s *series) merge() {
 }
 
 // pair is two intervals as one.
-func pair(a, b *results.Sample) *results.Sample {
+func pair(a, b *interval) *interval {
 	c := *b
 	c.ComputedTokens += a.ComputedTokens
 	c.OutputTokens += a.OutputTokens
@@ -112,10 +112,19 @@ func pair(a, b *results.Sample) *results.Sample {
 	return &c
 }
 
+// interval is a results.Sample without replica and end, which follow from its place.
+type interval struct {
+	Running, Waiting, InFlight, Preemptions                              int32
+	Usage                                                                float64
+	ResidentTokens, CPUTokens                                            int64
+	ComputedTokens, OutputTokens, HitTokens, PromptTokens, EvictedTokens int64
+	BusyPS                                                               int64
+}
+
 // stretch is n equal intervals in a row.
 type stretch struct {
-	results.Sample // without replica and end
-	n              int
+	interval
+	n int
 }
 
 // intervals are those of a replica from the start of the run on, in pieces that do not move.
@@ -131,11 +140,11 @@ const (
 	largePiece = 128
 )
 
-func (s *intervals) add(x *results.Sample, n int) {
+func (s *intervals) add(x *interval, n int) {
 	s.n += n
 	k := len(s.pieces) - 1
-	if k >= 0 {
-		if last := &s.pieces[k][len(s.pieces[k])-1]; last.Sample == *x {
+	if k >= 0 && x.BusyPS == 0 {
+		if last := &s.pieces[k][len(s.pieces[k])-1]; last.interval == *x {
 			last.n += n
 			return
 		}
@@ -161,7 +170,7 @@ func (s *intervals) piece() []stretch {
 type reader struct{ piece, at, used int }
 
 // next is the next interval, nil after the last one.
-func (r *reader) next(s *intervals) *results.Sample {
+func (r *reader) next(s *intervals) *interval {
 	if r.piece == len(s.pieces) {
 		return nil
 	}
@@ -172,12 +181,13 @@ func (r *reader) next(s *intervals) *results.Sample {
 			r.piece, r.at = r.piece+1, 0
 		}
 	}
-	return &x.Sample
+	return &x.interval
 }
 
 // emitSamples hands out the intervals of all replicas, which end at the end of the run, in order of time.
 func (r *run) emitSamples(end int64) {
 	readers := make([]reader, len(r.replicas))
+	var sample results.Sample
 	for k, more := int64(1), true; more; k++ {
 		more = false
 		for i := range r.replicas {
@@ -187,8 +197,11 @@ func (r *run) emitSamples(end int64) {
 				continue
 			}
 			more = true
-			x.Replica, x.EndPS = int32(i), min(k*s.interval, end)
-			if err := r.sink.Sample(x); err != nil && r.err == nil {
+			sample = results.Sample{Replica: int32(i), EndPS: min(k*s.interval, end), Running: x.Running, Waiting: x.Waiting,
+				InFlight: x.InFlight, Usage: x.Usage, ResidentTokens: x.ResidentTokens, CPUTokens: x.CPUTokens,
+				ComputedTokens: x.ComputedTokens, OutputTokens: x.OutputTokens, HitTokens: x.HitTokens, PromptTokens: x.PromptTokens,
+				EvictedTokens: x.EvictedTokens, BusyPS: x.BusyPS, Preemptions: x.Preemptions}
+			if err := r.sink.Sample(&sample); err != nil && r.err == nil {
 				r.err = err
 			}
 		}
