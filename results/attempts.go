@@ -25,9 +25,8 @@ type countColumn int
 const (
 	countFlags countColumn = iota
 	countSession
-	countClass   // index into Collector.classes
-	countReason  // index into Collector.reasons
-	countBuckets // bucketsOf
+	countTag    // buckets and index into Collector.classes, as fields of a sorter's tag
+	countReason // index into Collector.reasons
 	countPrompt
 	countOutput
 	countComputed
@@ -89,7 +88,7 @@ func (ch *chunk) full() *chunk {
 }
 
 // add adds an attempt, for which there is room.
-func (ch *chunk) add(t *Turn, arrival, wait int64, flags, class, reason, buckets int32) {
+func (ch *chunk) add(t *Turn, arrival, wait int64, flags, tag, reason int32) {
 	i := ch.rows
 	ch.rows++
 	ps := &ch.times
@@ -103,9 +102,8 @@ func (ch *chunk) add(t *Turn, arrival, wait int64, flags, class, reason, buckets
 	n := &ch.counts
 	n[countFlags][i] = flags
 	n[countSession][i] = t.Session
-	n[countClass][i] = class
+	n[countTag][i] = tag
 	n[countReason][i] = reason
-	n[countBuckets][i] = buckets
 	n[countPrompt][i] = t.PromptTokens
 	n[countOutput][i] = t.OutputTokens
 	n[countComputed][i] = t.ComputedTokens

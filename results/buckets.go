@@ -16,7 +16,7 @@ func bucket(edges []int64, v int64) int {
 }
 
 // bucketsOf adds a finished attempt to its buckets, if it is the last one, and returns them as fields of a tag.
-func (c *Collector) bucketsOf(t *Turn) int32 {
+func (c *Collector) bucketsOf(t *Turn) uint32 {
 	turn, context := bucket(turnEdges[:], int64(t.Number)), bucket(contextEdges[:], int64(t.PromptTokens))
 	if t.Final {
 		for _, b := range []*bucketSums{&c.sums.byTurn[turn], &c.sums.byContext[context]} {
@@ -25,7 +25,7 @@ func (c *Collector) bucketsOf(t *Turn) int32 {
 			b.prompt += int64(t.PromptTokens)
 		}
 	}
-	return int32(turnField.tag(turn) | contextField.tag(context))
+	return turnField.tag(turn) | contextField.tag(context)
 }
 
 // bucketsWith are buckets without their distributions.

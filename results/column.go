@@ -24,6 +24,7 @@ type column struct {
 	longs   []int64
 	doubles []uint64 // their bits
 	texts   []uint32 // indexes of the dictionary
+	alike   int      // rows that all have the last text, instead
 
 	index  map[string]uint32 // dictionary of the row group
 	labels []string
@@ -114,10 +115,15 @@ func (c *column) endPage(p *parquetFile, rows int) error {
 		body = appendSplit(body, c.doubles)
 		c.doubles = c.doubles[:0]
 	case parquet.ByteArray:
-		n = len(c.texts)
+		n = len(c.texts) + c.alike
 		width := max(bits.Len(uint(len(c.labels)-1)), 1)
-		body = appendHybrid(append(body, byte(width)), c.texts, width)
-		c.texts = c.texts[:0]
+		body = append(body, byte(width))
+		if c.alike >= leastRun {
+			body = appendRun(body, c.last, c.alike, width)
+		} else {
+			body = appendHybrid(body, append(c.texts, slices.Repeat([]uint32{c.last}, c.alike)...), width)
+		}
+		c.texts, c.alike = c.texts[:0], 0
 	}
 	c.values += int64(n)
 	p.plain = body

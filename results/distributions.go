@@ -8,6 +8,7 @@ type distribution struct {
 	byReason bool       // groups are admission reasons
 
 	window func(*Window) *Dist
+	atOnce func(*Window) *Dist // the one that it equals when every attempt was sent as it arrived
 	class  func(*ClassResult) *Dist
 	bucket func(*Bucket) *Dist
 	sample func(*Latencies) *[]float64
@@ -33,7 +34,9 @@ var distributions = []distribution{
 		window: func(w *Window) *Dist { return &w.TPOT },
 		class:  func(r *ClassResult) *Dist { return &r.TPOT },
 		bucket: func(b *Bucket) *Dist { return &b.TPOT }},
-	{from: timeSent, to: timeFirst, need: finishedTurn, window: func(w *Window) *Dist { return &w.TTFTEngine }},
+	{from: timeSent, to: timeFirst, need: finishedTurn,
+		window: func(w *Window) *Dist { return &w.TTFTEngine },
+		atOnce: func(w *Window) *Dist { return &w.TTFT }},
 	{from: timeSent, to: timeScheduled, need: finishedTurn, window: func(w *Window) *Dist { return &w.EngineQueue }},
 	{from: noTime, to: timeWait, need: finishedTurn,
 		window: func(w *Window) *Dist { return &w.GateWait },
@@ -83,6 +86,12 @@ func (c *Collector) measure(s *Summary, totals *Totals, sort *sorter) error {
 	byTurn, byContext := bucketsWith(turnEdges[:], c.sums.byTurn[:]), bucketsWith(contextEdges[:], c.sums.byContext[:])
 	for i := range distributions {
 		d := &distributions[i]
+		if d.atOnce != nil && c.sums.sentLater == 0 {
+			for _, w := range windows {
+				*d.window(w) = *d.atOnce(w)
+			}
+			continue
+		}
 		if err := c.gather(sort, d, spans); err != nil {
 			return err
 		}
@@ -121,7 +130,7 @@ func (d *distribution) setWindows(s *sorter, windows []*Window) {
 // gather puts the values of a distribution into the sorter, tagged with the spans in which their turns arrived.
 func (c *Collector) gather(s *sorter, d *distribution, spans []span) error {
 	s.reset(!d.perToken)
-	columns := timeArrival.set() | d.to.set() | countFlags.set() | countBuckets.set() | countClass.set()
+	columns := timeArrival.set() | d.to.set() | countFlags.set() | countTag.set()
 	if d.from != noTime {
 		columns |= d.from.set()
 	}
@@ -162,7 +171,7 @@ func (d *distribution) gather(s *sorter, ch *chunk, spans []span) {
 		if d.byReason {
 			tag = reasonField.tag(int(ch.counts[countReason][i]))
 		} else {
-			tag = uint32(ch.counts[countBuckets][i]) | classField.tag(int(ch.counts[countClass][i]))
+			tag = uint32(ch.counts[countTag][i])
 			for k := range spans {
 				if spans[k].holds(arrivals[i]) {
 					tag |= inWindow(k)

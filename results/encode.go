@@ -124,6 +124,9 @@ func appendPacked[T uint8 | uint32 | uint64](dst []byte, values []T, width int) 
 	return dst
 }
 
+// leastRun is how many equal values appendHybrid makes a run.
+const leastRun = 8
+
 // appendHybrid appends levels or dictionary indexes in the hybrid of runs and packed groups of eight.
 func appendHybrid[T uint8 | uint32](dst []byte, values []T, width int) []byte {
 	start, i := 0, 0
@@ -132,19 +135,25 @@ func appendHybrid[T uint8 | uint32](dst []byte, values []T, width int) []byte {
 		for i+run < len(values) && values[i+run] == values[i] {
 			run++
 		}
-		if run < 8 {
-			i = min(i+8, len(values))
+		if run < leastRun {
+			i = min(i+leastRun, len(values))
 			continue
 		}
 		dst = appendGroups(dst, values[start:i], width)
-		dst = binary.AppendUvarint(dst, uint64(run)<<1)
-		for v, k := uint64(values[i]), 0; k < width; k += 8 {
-			dst = append(dst, byte(v>>k))
-		}
+		dst = appendRun(dst, values[i], run, width)
 		i += run
 		start = i
 	}
 	return appendGroups(dst, values[start:], width)
+}
+
+// appendRun appends n times the same value.
+func appendRun[T uint8 | uint32](dst []byte, v T, n, width int) []byte {
+	dst = binary.AppendUvarint(dst, uint64(n)<<1)
+	for k := 0; k < width; k += 8 {
+		dst = append(dst, byte(uint64(v)>>k))
+	}
+	return dst
 }
 
 // appendGroups appends values in packed groups of eight, the last one filled up with zeros.

@@ -67,6 +67,12 @@ func gateWait(t *Turn, _ int64) (float64, bool) { return Seconds(t.AdmittedPS - 
 func TestDistributionsAgainstRows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := plainDists{drawTurns(t)}
+		if rapid.Bool().Draw(t, "sent at once") {
+			p.turns = slices.DeleteFunc(p.turns, func(t Turn) bool { return !t.Final || t.Attempt > 1 })
+			for i := range p.turns {
+				p.turns[i].AdmittedPS, p.turns[i].SentPS = p.turns[i].ArrivalPS, p.turns[i].ArrivalPS
+			}
+		}
 		c := NewCollector(smallInfo())
 		if rapid.Bool().Draw(t, "spill") {
 			c.attempts.open = func() (Scratch, error) { return OS{}.Scratch("") }
@@ -93,6 +99,7 @@ func TestDistributionsAgainstRows(t *testing.T) {
 			}
 			check(name+" ttft", w.TTFT, p.of(inside, ttft))
 			check(name+" e2el", w.E2EL, p.of(inside, e2el))
+			check(name+" ttft of the engine", w.TTFTEngine, p.of(inside, func(t *Turn, _ int64) (float64, bool) { return Seconds(t.FirstTokenPS - t.SentPS), true }))
 			check(name+" tpot", w.TPOT, p.of(inside, tpotOf))
 			check(name+" gate wait", w.GateWait, p.of(inside, gateWait))
 			for i := range w.ByClass {

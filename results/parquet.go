@@ -121,14 +121,11 @@ func (p *parquetFile) int64s(n int) []int64   { return room(&p.next().longs, n, 
 func (p *parquetFile) bools(n int) []uint8    { return room(&p.next().bools, n, p.pageRows) }
 func (p *parquetFile) doubles(n int) []uint64 { return room(&p.next().doubles, n, p.pageRows) } // as bits
 
-// label writes the same text n times.
+// label writes the same text n times, as it does in all rows of a page.
 func (p *parquetFile) label(s string, n int) {
 	c := p.next()
-	k := c.indexOf(s)
-	texts := room(&c.texts, n, p.pageRows)
-	for i := range texts {
-		texts[i] = k
-	}
+	c.indexOf(s)
+	c.alike += n
 }
 
 // labels writes texts of which there are few.

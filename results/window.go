@@ -115,7 +115,7 @@ func (t *turnSums) addTokens(hits, ceiling, prompt int64) {
 func (w *windowSums) of(c *Collector, sp span) error {
 	*w = windowSums{sessions: grown(&w.sessions, int(c.most)+1), classes: make([]turnSums, len(c.classes))}
 	clear(w.sessions)
-	return c.attempts.each(timeArrival.set()|timeDone.set()|timeWait.set()|countFlags.set()|countSession.set()|countClass.set()|
+	return c.attempts.each(timeArrival.set()|timeDone.set()|timeWait.set()|countFlags.set()|countSession.set()|countTag.set()|
 		countPrompt.set()|countOutput.set()|countComputed.set()|countWasted.set()|countCeiling.set()|countHitGPU.set()|
 		countHitCPU.set()|countHitGlobal.set(), func(ch *chunk) { w.add(ch, sp) })
 }
@@ -161,7 +161,7 @@ func (w *windowSums) add(ch *chunk, sp span) {
 			w.known++
 			w.infeasible += int64(flags & flagInfeasible / flagInfeasible)
 		}
-		class := &w.classes[ch.counts[countClass][i]]
+		class := &w.classes[classField.of(uint32(ch.counts[countTag][i]))]
 		w.turnSums.add(flags)
 		class.add(flags)
 		if flags&flagScheduled != 0 {
