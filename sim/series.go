@@ -153,7 +153,10 @@ func (s *intervals) add(x *interval, n int) {
 		s.pieces = append(s.pieces, s.piece())
 		k++
 	}
-	s.pieces[k] = append(s.pieces[k], stretch{*x, n})
+	at := len(s.pieces[k])
+	s.pieces[k] = s.pieces[k][:at+1]
+	y := &s.pieces[k][at]
+	y.interval, y.n = *x, n
 }
 
 // piece is an empty piece.
