@@ -143,7 +143,7 @@ const (
 func (s *intervals) add(x *interval, n int) {
 	s.n += n
 	k := len(s.pieces) - 1
-	if k >= 0 && x.BusyPS == 0 {
+	if k >= 0 && x.BusyPS == 0 { // others are hardly ever alike
 		if last := &s.pieces[k][len(s.pieces[k])-1]; last.interval == *x {
 			last.n += n
 			return
