@@ -3,7 +3,6 @@ package sim
 import (
 	"slices"
 
-	"github.com/sluice-sim/sluice/model/kv"
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/prefix"
 )
@@ -13,13 +12,13 @@ import (
 // known when the run begins. Policies ask for nothing but how much of the prompt of the turn that they decide on is
 // resident, so before a decision it is enough to bring up to now the replicas whose runs touch a stream of such a prompt.
 type news struct {
-	all    bool   // the policies are told everything before each decision: somebody keeps what they are told
-	gated  bool   // turns may wait, so that a decision may be about any of them
-	due    agenda // with all or gated: the next event of each run; a is the replica, b its epoch
-	silent []int32
-	spoken []bool  // by replica: it has published a KV event; before, how much it holds is unknown, not nothing
-	told   []int32 // scratch
-	lost   []prefix.StreamID
+	all     bool   // the policies are told everything before each decision: somebody keeps what they are told
+	gated   bool   // turns may wait, so that a decision may be about any of them
+	due     agenda // with all or gated: the next event of each run; a is the replica, b its epoch
+	silent  []int32
+	spoken  []bool            // by replica: it has published a KV event; before, how much it holds is unknown, not nothing
+	told    []int32           // scratch
+	changed []prefix.StreamID // scratch
 }
 
 // evictor is a replica whose run of some epoch evicts content of a stream.
@@ -49,15 +48,21 @@ func (r *run) expectNews(i int32) {
 	if n.all {
 		return
 	}
-	n.lost = p.loop.Evicts(p.decoding.left, n.lost[:0])
+	if p.deferred {
+		m := int32(0)
+		if p.decoding.active {
+			m = p.decoding.left
+		}
+		n.changed = p.loop.MayEvict(m, n.changed[:0])
+	} else {
+		n.changed = p.loop.Evicts(p.decoding.left, n.changed[:0])
+	}
 	if p.unpublished() {
 		for _, e := range p.outbox[len(p.outbox)-1].events {
-			if e.Kind == kv.Evicted {
-				n.lost = append(n.lost, e.Stream)
-			}
+			n.changed = append(n.changed, e.Stream)
 		}
 	}
-	for _, s := range n.lost {
+	for _, s := range n.changed {
 		x := r.history.enter(s)
 		if x == nil { // no turn will ask for it
 			continue
@@ -75,11 +80,18 @@ func (r *run) expectNews(i int32) {
 // after it, at whose end that is published.
 func (r *run) expectDue(i int32) {
 	p := &r.replicas[i]
-	m := int32(0)
-	if !p.unpublished() {
-		m = p.loop.NextEvent(p.decoding.left)
+	m, steps := int32(0), int32(0)
+	if p.decoding.active {
+		steps = p.decoding.left
+		if !p.unpublished() {
+			m = p.loop.NextEvent(steps)
+		}
 	}
-	if m < p.decoding.left {
+	if p.deferred {
+		m = min(m, steps)
+		steps++
+	}
+	if m < steps {
 		r.news.due.push(p.endOf(m)+r.cfg.Signals.KVEventDelayPS, stepEnds, i, p.runEpoch)
 	}
 }
@@ -142,7 +154,7 @@ func (n *news) addEvictors(r *run, s prefix.StreamID) {
 
 func (r *run) inRun(i int32, epoch uint32) bool {
 	p := &r.replicas[i]
-	return p.decoding.active && p.runEpoch == epoch
+	return p.behind() && p.runEpoch == epoch
 }
 
 // lookWide is look where any replica's news may matter.
@@ -164,7 +176,7 @@ func (r *run) lookAtDue() bool {
 	}
 	quiet := r.lookAt(n.told)
 	for _, i := range n.told {
-		if r.replicas[i].decoding.active {
+		if r.replicas[i].behind() {
 			r.expectDue(i)
 		}
 	}

@@ -24,6 +24,7 @@ type replica struct {
 	freeAt  int64 // when the last step in flight ends
 
 	decoding decodeRun
+	deferred bool   // the first ordinary end of a step is settled with the one after it; see defer.go
 	runEpoch uint32 // of the step end that is on the agenda
 
 	gauges  policies.Sample // of the last finished step
@@ -199,7 +200,7 @@ func (r *run) stepTime(i int32, st *engine.Step) int64 {
 func (r *run) stepEnded(i int32) {
 	p := &r.replicas[i]
 	r.catchUp(i, r.now)
-	p.decoding.active = false
+	p.decoding.active, p.deferred = false, false
 	p.blocked = false
 	p.series.busy(p, r.now)
 	p.flight[0] = p.flight[1]
@@ -252,7 +253,6 @@ func (r *run) stepEnded(i int32) {
 		r.answerProbe(q)
 	}
 	p.probes = p.probes[:0]
-	r.wake(i)
 }
 
 // noteContent takes the pool's events: what was ever computed where, and evicted tokens.
@@ -303,7 +303,7 @@ func (r *run) publishKV(i int32, ended int64) {
 	n := len(p.outbox)
 	r.news.spoken[i] = true
 	p.outbox[n-1].at = ended + r.cfg.Signals.KVEventDelayPS
-	if p.outbox[n-1].at <= r.now {
+	if p.outbox[n-1].at <= r.event {
 		r.deliverKV(i)
 	} else {
 		r.agenda.push(p.outbox[n-1].at, kvEventsReach, i, p.kvEpoch)

@@ -22,7 +22,8 @@ type run struct {
 	apiPS  int64
 
 	agenda agenda
-	now    int64
+	now    int64 // the moment that is being settled
+	event  int64 // the moment of the agenda; a replica that catches up is settled at moments before it
 
 	source        traces.Source
 	survey        *traces.Survey
@@ -52,6 +53,7 @@ type run struct {
 	needs    policies.Signals
 	sendKV   bool
 	looks    bool // the policies look at all replicas whenever they decide
+	defers   bool // ends of steps that concern nobody else are settled with the next end; see defer.go
 	news     news
 	facts    []policies.Fact
 	commands []policies.Command
@@ -136,6 +138,7 @@ func (r *run) setUp() {
 	r.planFaults()
 	r.planScrapes()
 	r.planNews()
+	r.planDeferral()
 	r.arrange()
 }
 
@@ -175,6 +178,7 @@ func (r *run) loop(ctx context.Context) error {
 			}
 		}
 		r.now = r.agenda.heap[0].at
+		r.event = r.now
 		if r.now > maxRunPS {
 			return fmt.Errorf("the run passed 100 days of simulated time with %s: the load is far beyond what the cluster serves, arrivals are spread too thin, or pins that do not end keep usage above what the gate waits for", r.standing())
 		}
@@ -268,6 +272,7 @@ func (r *run) handle(e event) {
 	case stepEnds:
 		if r.replicas[e.a].runEpoch == e.b {
 			r.stepEnded(e.a)
+			r.wake(e.a)
 		}
 	case clientSees:
 		if x := &r.attempts[e.a]; x.generation == e.b {
@@ -347,6 +352,7 @@ func (r *run) finish() {
 	r.unpinAll()
 	for i := range r.replicas {
 		p := &r.replicas[i]
+		r.catchUp(int32(i), end)
 		p.series.finish(p, end)
 		r.totals.BusyPS[i] = p.series.total
 	}

@@ -19,7 +19,7 @@ type decodeRun struct {
 func (r *run) begin(i int32) {
 	p := &r.replicas[i]
 	p.runEpoch++
-	p.decoding.active = false
+	p.decoding.active, p.deferred = false, false
 	end := p.flight[0].end
 	if !r.cfg.Walk && !r.roomIsMade(p) && r.fresh(p) {
 		if d := p.loop.DecodeRun(); d.Steps > 1 {
@@ -29,10 +29,17 @@ func (r *run) begin(i int32) {
 				p.decoding.left = p.endedBefore(at)
 			}
 			end = p.endOf(p.decoding.left)
-			if r.sendKV && !r.looks {
-				r.expectNews(i)
+			if p.deferred = r.defers && d.Lull; p.deferred {
+				end = p.endOf(p.decoding.left + 1)
 			}
 		}
+	}
+	if !p.decoding.active && r.defers && p.loop.Lull() {
+		p.deferred = true
+		end = p.flight[1].end
+	}
+	if r.sendKV && !r.looks && p.behind() {
+		r.expectNews(i)
 	}
 	r.agenda.push(end, stepEnds, i, p.runEpoch)
 }
@@ -80,6 +87,9 @@ func (p *replica) endedBefore(t int64) int32 {
 // catchUp brings a replica up to t: it accounts for the steps of its run that ended before t, and closes the intervals of
 // its series that end at or before t.
 func (r *run) catchUp(i int32, t int64) {
+	if p := &r.replicas[i]; p.deferred && p.firstEnd() < t {
+		r.settle(i)
+	}
 	if r.scrapes.lazy {
 		r.keepScrapes(i, t)
 	}
@@ -183,11 +193,13 @@ func (p *replica) sameGap(gap, d, limit int64) int32 {
 // interrupt ends a run at the step in progress, because something will have to be dealt with at its end.
 func (r *run) interrupt(i int32) {
 	p := &r.replicas[i]
-	if !p.decoding.active {
+	if !p.behind() {
 		return
 	}
-	r.catchUp(i, r.now)
-	p.decoding.active = false
+	if r.catchUp(i, r.now); !p.behind() { // then the end of the step in progress is on the agenda
+		return
+	}
+	p.decoding.active, p.deferred = false, false
 	p.runEpoch++
 	r.agenda.push(p.flight[0].end, stepEnds, i, p.runEpoch)
 }
@@ -206,11 +218,10 @@ func (r *run) lookAll() bool {
 // upTo is lookAll for one replica.
 func (r *run) upTo(i int32) bool {
 	p := &r.replicas[i]
-	if !p.decoding.active {
+	if !p.behind() {
 		return true
 	}
-	r.catchUp(i, r.now)
-	if p.flight[0].end != r.now {
+	if r.catchUp(i, r.now); !p.behind() || p.flight[0].end != r.now {
 		return true
 	}
 	r.interrupt(i)
@@ -221,12 +232,11 @@ func (r *run) upTo(i int32) bool {
 // where j comes first and a step of it ends at this moment, that end and the next schedule are part of what i sees.
 func (r *run) lookFrom(j, i int32) {
 	p := &r.replicas[j]
-	if !p.decoding.active {
+	if !p.behind() {
 		return
 	}
 	r.catchUp(j, r.now)
-	if j < i && p.flight[0].end == r.now {
-		p.decoding.active = false
+	if p.behind() && j < i && p.flight[0].end == r.now {
 		r.stepEnded(j)
 		r.pump(j)
 	}

@@ -12,6 +12,7 @@ type DecodeRun struct {
 	Context  int64 // sum of contexts in the last scheduled step; grows by Rows a step
 	Windowed int64 // sum of min(context, window) in the last scheduled step
 	Below    int32 // requests whose context is below the window; Windowed grows by this a step
+	Lull     bool  // the end of the step after these, and the schedule call after it, concern nobody else either (see Loop.Lull)
 }
 
 // runScratch is what a Loop needs for runs.
@@ -41,7 +42,7 @@ func (l *Loop) DecodeRun() DecodeRun {
 	if n == 0 || l.depth != depth || len(l.Preempted) > 0 || !l.steady() || l.headMayFit() {
 		return DecodeRun{}
 	}
-	run := DecodeRun{Steps: min(maxRunSteps, l.stepsThatFit()), Rows: int32(n)}
+	run := DecodeRun{Steps: min(maxRunSteps, l.stepsThatFit()), Rows: int32(n), Lull: depth == 2 && l.tier == nil}
 	if l.tier != nil {
 		run.Steps = min(run.Steps, l.steadySteps())
 	}
@@ -51,7 +52,7 @@ func (l *Loop) DecodeRun() DecodeRun {
 		out := r.tokens - r.Prompt.Tokens
 		run.Steps = min(run.Steps, r.MaxTokens-out-lead, l.cfg.MaxModelLen-r.computed-2)
 		if r.StopAfter > 0 {
-			run.Steps = min(run.Steps, r.StopAfter-out-1)
+			run.Steps, run.Lull = min(run.Steps, r.StopAfter-out-1), false
 		}
 		run.Context += int64(r.computed)
 		if w := l.cfg.SlidingWindowTokens; w > 0 && r.computed < w {
@@ -62,6 +63,29 @@ func (l *Loop) DecodeRun() DecodeRun {
 	}
 	run.Steps = max(run.Steps, 0)
 	return run
+}
+
+// Lull tells whether the end of the step in progress and the schedule call after it concern nobody but the engine itself:
+// no request gets its first or last token, none can be admitted, and all that run decode. It may be asked when Advance
+// has just returned Blocked.
+func (l *Loop) Lull() bool {
+	if l.depth < 2 || l.tier != nil || l.nextQueue() != nil {
+		return false
+	}
+	st := &l.steps[l.queue[0]]
+	for i := range st.Entries {
+		x := &st.Entries[i]
+		r := &l.requests[x.Slot]
+		if n := r.tokens + 1; x.Yields && r.epoch == x.epoch && (n == r.Prompt.Tokens+1 || n >= r.Prompt.Tokens+r.MaxTokens || n >= l.cfg.MaxModelLen || r.StopAfter > 0) {
+			return false
+		}
+	}
+	for _, s := range l.running {
+		if r := &l.requests[s]; r.tokens+r.inFlight-r.computed > 1 {
+			return false
+		}
+	}
+	return true
 }
 
 // steady tells whether every step in flight is one decode of each running request, in order.
@@ -150,6 +174,16 @@ func (l *Loop) taken(m int32) int32 {
 // Evicts appends to dst the streams of which the first m steps of the run, from now on, evict content.
 func (l *Loop) Evicts(m int32, dst []prefix.StreamID) []prefix.StreamID {
 	return l.pool.Oldest(l.taken(l.ran+m)-l.taken(l.ran), dst)
+}
+
+// MayEvict is Evicts for those m steps, which may be none, and the schedule call after them; it may name streams of which
+// nothing is evicted.
+func (l *Loop) MayEvict(m int32, dst []prefix.StreamID) []prefix.StreamID {
+	n := int32(len(l.running))
+	if m > 0 {
+		n += l.taken(l.ran+m) - l.taken(l.ran)
+	}
+	return l.pool.Oldest(n, dst)
 }
 
 // UsageAfter is the usage that Jump(m) would return, m at least 1, without going there.
