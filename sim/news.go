@@ -13,6 +13,7 @@ import (
 // resident, so before a decision it is enough to bring up to now the replicas whose runs touch a stream of such a prompt.
 type news struct {
 	all     bool   // the policies are told everything before each decision: somebody keeps what they are told
+	each    bool   // KV events are published one by one, each at its own moment, during a run too
 	gated   bool   // turns may wait, so that a decision may be about any of them
 	due     agenda // with all or gated: the next event of each run; a is the replica, b its epoch
 	silent  []int32
@@ -30,6 +31,7 @@ type evictor struct {
 func (r *run) planNews() {
 	n := &r.news
 	n.all = r.cfg.Decisions != nil
+	n.each = r.sendKV && (n.all || r.looks || r.cfg.Signals.KVEventDelayPS > 0)
 	n.gated = r.cfg.Gate.Name != "none"
 	n.spoken = make([]bool, len(r.replicas))
 	for i := range r.replicas {

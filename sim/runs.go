@@ -134,10 +134,21 @@ func (r *run) jump(i, m int32) {
 	p.series.addBusy(p.flight[0].start, last)
 	r.totals.Steps += int64(m)
 	r.totals.DecodeBusyPS += freeAt - p.freeAt
-	if r.sendKV {
+	switch {
+	case r.news.each:
 		r.creep(i, m)
-	} else {
-		p.gauges.Usage = p.loop.Jump(m)
+	case r.sendKV: // what an earlier step has changed is told with its last step
+		r.publishKV(i, p.endOf(0))
+		p.loop.Jump(m)
+		p.gauges.Usage = p.loop.Usage()
+		r.noteContent(i)
+		r.publishKV(i, last)
+		p.loop.Resume(m)
+		r.noteContent(i)
+	default:
+		p.loop.Jump(m)
+		p.gauges.Usage = p.loop.Usage()
+		p.loop.Resume(m)
 		r.noteContent(i)
 	}
 	p.gauges.Running, p.gauges.Waiting = int32(p.loop.Running()), int32(p.loop.Waiting()+p.loop.Skipped())

@@ -99,6 +99,7 @@ func (d *turns) step(runs bool) bool {
 		if runs && len(d.jobs) == 0 {
 			if r := d.loop.DecodeRun(); r.Steps > 0 {
 				d.loop.Jump(r.Steps)
+				d.loop.Resume(r.Steps)
 			}
 		}
 		for _, id := range d.jobs {

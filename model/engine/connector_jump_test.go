@@ -107,6 +107,7 @@ func jumpOver(t *rapid.T, walk, jump *tiered, n *jumps) {
 		n.noRoom += m
 	}
 	jump.loop.Jump(m)
+	jump.loop.Resume(m)
 	for range m {
 		walk.loop.Complete()
 		walk.loop.Advance()

@@ -4,7 +4,7 @@ import "github.com/sluice-sim/sluice/prefix"
 
 // DecodeRun is a stretch of steps that differ in nothing but how far each request has come: every running request decodes
 // one token a step, nothing that waits can be admitted, nobody ends, and blocks suffice. Its steps take an affine time,
-// so a driver can jump over them; Jump and Creep bring the engine to exactly the state that scheduling and updating
+// so a driver can jump over them; Jump with Resume, and Creep, bring the engine to exactly the state that scheduling and updating
 // step by step leads to (spec: fast path 2).
 type DecodeRun struct {
 	Steps    int32 // how many steps can be completed, and as many scheduled, before anything else can change
@@ -186,25 +186,25 @@ func (l *Loop) MayEvict(m int32, dst []prefix.StreamID) []prefix.StreamID {
 	return l.pool.Oldest(n, dst)
 }
 
-// UsageAfter is the usage that Jump(m) would return, m at least 1, without going there.
+// UsageAfter is the usage after Jump(m), m at least 1, without going there.
 func (l *Loop) UsageAfter(m int32) float64 {
 	free := l.pool.Free() - (l.taken(l.ran+m-1) - l.taken(l.ran))
 	return 1 - float64(free)/float64(l.pool.Usable())
 }
 
-// Jump completes the next m steps of a run and schedules as many. The steps in flight are then the m-th next ones.
-// usage is the share of blocks held when the last of them was completed and its successor not yet scheduled, which is
-// what the engine's gauge says.
-func (l *Loop) Jump(m int32) (usage float64) {
-	l.advanceRun(m - 1)
-	usage = l.Usage()
+// Jump goes to the moment when the next m steps of a run, at least one, are completed and the last call to schedule, to
+// which Resume goes, is still to come. Between the two nothing else may be asked of the engine but its pool and its usage,
+// which is what the engine's gauge says then.
+func (l *Loop) Jump(m int32) { l.advanceRun(m - 1) }
+
+// Resume goes on from Jump by the m-th of the calls to schedule. The steps in flight are then the m-th next ones.
+func (l *Loop) Resume(m int32) {
 	l.advanceRun(1)
 	l.Engine.steps += int64(m)
 	l.ran += m
 	if l.tier != nil {
 		l.jumpedOver(m)
 	}
-	return usage
 }
 
 // advanceRun lets every running request grow by m tokens.
@@ -225,7 +225,7 @@ func (l *Loop) advanceRun(m int32) {
 	}
 }
 
-// Creep is Jump by one step that costs only the requests whose block fills: blocks are taken, evicted and registered in
+// Creep is Jump and Resume by one step that cost only the requests whose block fills: blocks are taken, evicted and registered in
 // exactly the order of the steps, so that every event of the pool has its step. EndCreep counts the tokens. Between the
 // two nothing else may be asked of the engine but its pool.
 func (l *Loop) Creep() (usage float64) {
