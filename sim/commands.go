@@ -52,7 +52,9 @@ func (r *run) dispatch(a int32, c policies.Command) {
 	x := &r.attempts[a]
 	i := int32(c.Replica)
 	p := &r.replicas[i]
-	r.catchUp(i, r.now)
+	if r.scrapes.lazy || p.series.edge() <= r.now {
+		r.catchUp(i, r.now)
+	}
 	x.stage = sent
 	r.atGate--
 	x.row.SentPS = r.now

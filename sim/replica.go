@@ -25,7 +25,8 @@ type replica struct {
 
 	decoding decodeRun
 	deferred bool   // the first ordinary end of a step is settled with the one after it; see defer.go
-	runEpoch uint32 // of the step end that is on the agenda
+	endEpoch uint32 // of the end of a step that is on the agenda
+	runEpoch uint32 // of the time since the replica last began to wait for an end
 
 	gauges  policies.Sample // of the last finished step
 	lazy    lazyScrapes
@@ -78,7 +79,7 @@ func (r *run) pump(i int32) {
 	p.dirty = false
 	if p.blocked { // inputs wait for the end of the step
 		if len(p.inbox)+len(p.aborts) > 0 {
-			r.interrupt(i)
+			r.curtail(i)
 			r.endWait(i)
 		}
 		return

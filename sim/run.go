@@ -270,7 +270,7 @@ func (r *run) instant() {
 func (r *run) handle(e event) {
 	switch e.kind {
 	case stepEnds:
-		if r.replicas[e.a].runEpoch == e.b {
+		if r.replicas[e.a].endEpoch == e.b {
 			r.stepEnded(e.a)
 			r.wake(e.a)
 		}

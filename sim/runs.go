@@ -41,7 +41,14 @@ func (r *run) begin(i int32) {
 	if r.sendKV && !r.looks && p.behind() {
 		r.expectNews(i)
 	}
-	r.agenda.push(end, stepEnds, i, p.runEpoch)
+	r.expectEnd(i, end)
+}
+
+// expectEnd puts the end of a step of replica i on the agenda, in place of the one that is there.
+func (r *run) expectEnd(i int32, at int64) {
+	p := &r.replicas[i]
+	p.endEpoch++
+	r.agenda.push(at, stepEnds, i, p.endEpoch)
 }
 
 // fresh tells whether every running request got its last token at the start of the step in progress, so that the gap to
@@ -211,8 +218,26 @@ func (r *run) interrupt(i int32) {
 		return
 	}
 	p.decoding.active, p.deferred = false, false
-	p.runEpoch++
-	r.agenda.push(p.flight[0].end, stepEnds, i, p.runEpoch)
+	r.expectEnd(i, p.flight[0].end)
+}
+
+// curtail is interrupt without catching up: the step in progress becomes the last of the run.
+func (r *run) curtail(i int32) {
+	p := &r.replicas[i]
+	switch {
+	case !p.behind():
+		return
+	case p.deferred && p.firstEnd() < r.now: // the end of the step in progress is on the agenda
+		return
+	case p.decoding.active:
+		if m := p.endedBefore(r.now); m < p.decoding.left || p.deferred {
+			p.decoding.left, p.deferred = m, false
+			r.expectEnd(i, p.endOf(m))
+		}
+	default:
+		p.deferred = false
+		r.expectEnd(i, p.flight[0].end)
+	}
 }
 
 // lookAll brings every replica up to now because somebody is about to look at them. Where a step ends at this very

@@ -181,6 +181,5 @@ func (r *run) endWait(i int32) {
 		}
 	}
 	p.freeAt = p.flight[p.depth-1].end
-	p.runEpoch++
-	r.agenda.push(p.flight[0].end, stepEnds, i, p.runEpoch)
+	r.expectEnd(i, p.flight[0].end)
 }
