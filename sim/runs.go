@@ -80,12 +80,20 @@ func (p *replica) endOf(j int32) int64 {
 // endedBefore is how many steps of the run end before t.
 func (p *replica) endedBefore(t int64) int32 {
 	lo, hi := int32(0), p.decoding.left // the answer is in [lo, hi]
-	for lo < hi {
-		mid := (lo + hi) / 2
-		if p.endOf(mid) < t {
-			lo = mid + 1
+	if hi == 0 || p.endOf(hi-1) < t {
+		return hi
+	}
+	if p.endOf(0) >= t {
+		return 0
+	}
+	// Ends are nearly evenly spaced, so a guess along the line between two of them is seldom off by more than one.
+	lo, hi = 1, hi-1
+	for before, after := p.endOf(0), p.endOf(hi); lo < hi; {
+		mid := min(lo+int32(float64(t-before)/float64(after-before)*float64(hi-lo+1)), hi-1)
+		if end := p.endOf(mid); end < t {
+			lo, before = mid+1, end
 		} else {
-			hi = mid
+			hi, after = mid, end
 		}
 	}
 	return lo

@@ -31,7 +31,15 @@ type SessionCeiling struct {
 	extents extentTable
 	touched []*reached
 	path    []prefix.Segment
+	parts   []part
+	begins  []int32 // by turn: its first part
 	strands strands
+}
+
+// part is the blocks, up to hi, that one stream has of what a turn computes.
+type part struct {
+	of *reached
+	hi int32
 }
 
 // NewCeiling returns the ceiling of the surveyed source, at the survey's block size.
@@ -43,15 +51,20 @@ func (c *SessionCeiling) Of(number int32, s *Session, dst []int32) []int32 {
 	dst = append(dst, make([]int32, len(s.Turns))...)
 	hits := dst[first:]
 	c.extents.clear(len(s.Turns))
+	c.parts, c.begins = c.parts[:0], append(c.begins[:0], make([]int32, len(s.Turns))...)
 	all := c.strands.of(s)
 	for k, turns := range all {
 		for _, t := range turns {
+			c.begins[t] = int32(len(c.parts))
 			c.path = computed(c.tree, &s.Turns[t], c.block, c.path)
 			for _, g := range c.path {
-				if e := c.reached(g.Stream); !e.surveyed {
+				e := c.reached(g.Stream)
+				c.parts = append(c.parts, part{e, g.Hi})
+				if !e.surveyed {
 					e.cover(strand{number, int32(k)}, g.Hi)
 				}
 			}
+			c.parts = append(c.parts, part{}) // the end of the turn's
 		}
 	}
 	for k, turns := range all {
@@ -72,14 +85,15 @@ func (c *SessionCeiling) reached(s prefix.StreamID) *reached {
 // strand finds the hits of the turns of one strand, in their order.
 func (c *SessionCeiling) strand(s *Session, turns []int32, at strand, hits []int32) {
 	for _, i := range turns {
-		hits[i] = c.hit(&s.Turns[i], at)
-		c.path = computed(c.tree, &s.Turns[i], c.block, c.path)
-		for _, g := range c.path {
-			e := c.reached(g.Stream)
+		parts := c.parts[c.begins[i]:]
+		limit := (s.Turns[i].Prompt.Tokens - 1) / c.block // at least one prompt token is always computed
+		hits[i] = hit(parts, limit, at) * c.block
+		for k := 0; parts[k].of != nil; k++ {
+			e := parts[k].of
 			if e.own == 0 {
 				c.touched = append(c.touched, e)
 			}
-			e.own = max(e.own, g.Hi)
+			e.own = max(e.own, parts[k].hi)
 		}
 	}
 	for _, e := range c.touched {
@@ -88,25 +102,22 @@ func (c *SessionCeiling) strand(s *Session, turns []int32, at strand, hits []int
 	c.touched = c.touched[:0]
 }
 
-// hit is the tokens of the longest run of leading blocks that the strand's earlier turns or other strands compute.
-func (c *SessionCeiling) hit(t *Turn, at strand) int32 {
-	p := t.Prompt
-	p.Tokens-- // at least one prompt token is always computed
+// hit is the longest run of a turn's leading blocks, at most limit, that the strand's earlier turns or other strands compute.
+func hit(parts []part, limit int32, at strand) int32 {
 	end := int32(0)
-	c.path = c.tree.Segments(p, c.block, c.path[:0])
-	for _, g := range c.path {
-		e := c.reached(g.Stream)
+	for k := 0; end < limit && parts[k].of != nil; k++ {
+		e, hi := parts[k].of, min(parts[k].hi, limit)
 		known := e.first
 		if e.strand == at {
 			known = e.second
 		}
 		known = max(known, e.own)
-		if known < g.Hi {
-			return max(end, known) * c.block
+		if known < hi {
+			return max(end, known)
 		}
-		end = g.Hi
+		end = hi
 	}
-	return end * c.block
+	return end
 }
 
 // strand is a run of turns of one thread that wait for each other: the k-th of a session.

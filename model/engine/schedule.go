@@ -42,7 +42,7 @@ func (e *Engine) scheduleRunning(st *Step, budget int32) int32 {
 			continue
 		}
 		self := false
-		for !e.allocate(r, n, found{}) {
+		for !e.hasRoom(r, n) && !e.allocate(r, n, found{}) {
 			victim, at := e.victim()
 			e.running = append(e.running[:at], e.running[at+1:]...)
 			if at < i {
@@ -250,6 +250,13 @@ func (e *Engine) allocate(r *request, n int32, f found) bool {
 	return true
 }
 
+// hasRoom tells whether a running request has blocks for n more tokens, and nothing new to register, so that allocate would
+// do nothing.
+func (e *Engine) hasRoom(r *request, n int32) bool {
+	b := e.cfg.BlockTokens
+	return r.computed+n <= r.held*b && min(r.computed+n, r.tokens) < (r.cached+1)*b
+}
+
 // enter allocates blocks up to slots for a request that does not run.
 func (e *Engine) enter(r *request, slots int32, f found) bool {
 	free := e.pool.Free()
@@ -285,7 +292,8 @@ func (e *Engine) enter(r *request, slots int32, f found) bool {
 
 // register makes the full blocks among the first tokens of a request hittable.
 func (e *Engine) register(r *request, tokens int32) {
-	if full := tokens / e.cfg.BlockTokens; e.cfg.PrefixCaching && full > r.cached {
+	if b := e.cfg.BlockTokens; e.cfg.PrefixCaching && tokens >= (r.cached+1)*b {
+		full := tokens / b
 		e.pool.Register(r.table, r.Path, r.cached, full)
 		r.cached = full
 	}
