@@ -1,11 +1,10 @@
 package sim
 
-// eventKind orders events of one instant; smaller happens first.
+// eventKind orders events of one instant, which come after the ends of steps (see ends); smaller happens first.
 type eventKind uint8
 
 const (
-	stepEnds      eventKind = iota // a: replica, b: its epoch
-	clientSees                     // a: attempt whose answer reaches its client, b: its generation
+	clientSees    eventKind = iota // a: attempt whose answer reaches its client, b: its generation
 	sessionStarts                  // a: session
 	turnArrives                    // a: session, b: turn in it, c: place of the session
 	clientGivesUp                  // a: attempt, b: its generation

@@ -34,7 +34,7 @@ func (r *run) restart(i int32) {
 	r.dropProbes(i)
 	p.outbox = p.outbox[:0]
 	p.kvEpoch++
-	p.endEpoch++
+	r.ends.set(i, never)
 	p.decoding.active, p.blocked, p.depth, p.freeAt = false, false, 0, r.now
 	p.gauges, p.queries, p.hits = policies.Sample{}, 0, 0
 	r.history.restarted(i)

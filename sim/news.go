@@ -94,7 +94,7 @@ func (r *run) expectDue(i int32) {
 		steps++
 	}
 	if m < steps {
-		r.news.due.push(p.endOf(m)+r.cfg.Signals.KVEventDelayPS, stepEnds, i, p.runEpoch)
+		r.news.due.push(p.endOf(m)+r.cfg.Signals.KVEventDelayPS, kvEventsReach, i, p.runEpoch)
 	}
 }
 

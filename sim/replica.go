@@ -25,7 +25,6 @@ type replica struct {
 
 	decoding decodeRun
 	deferred bool   // the first ordinary end of a step is settled with the one after it; see defer.go
-	endEpoch uint32 // of the end of a step that is on the agenda
 	runEpoch uint32 // of the time since the replica last began to wait for an end
 
 	gauges  policies.Sample // of the last finished step

@@ -200,8 +200,7 @@ func (r *run) goesBefore(a, b int32) bool {
 
 // nextUse is when a turn that continues the thread of a pin arrives, as far as that is known by now.
 func (r *run) nextUse(p *pin) int64 {
-	const never = 1<<63 - 1
-	next := int64(never)
+	next := never
 	if !r.isLive(p.turn.session, p.session) {
 		return next
 	}

@@ -22,6 +22,7 @@ type run struct {
 	apiPS  int64
 
 	agenda agenda
+	ends   ends
 	now    int64 // the moment that is being settled
 	event  int64 // the moment of the agenda; a replica that catches up is settled at moments before it
 
@@ -111,6 +112,7 @@ func (r *run) setUp() {
 	about := r.source.About()
 	r.tree = about.Tree.Extended()
 	r.replicas = make([]replica, c.Replicas)
+	r.ends = newEnds(c.Replicas)
 	r.history = newHistory(c.Replicas, r.tree.Len())
 	r.faults.conditions = make([]condition, c.Replicas)
 	for i := range r.replicas {
@@ -168,7 +170,7 @@ func policyTime(ps int64) policies.Time { return policies.Time(ps / nsToPS) }
 
 // loop runs instant after instant until every turn is over and nothing is left in the engines.
 func (r *run) loop(ctx context.Context) error {
-	for n := 0; len(r.agenda.heap) > 0 || r.unjam(); n++ {
+	for n := 0; r.next() < never || r.unjam(); n++ {
 		if n%4096 == 0 {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -177,7 +179,7 @@ func (r *run) loop(ctx context.Context) error {
 				r.cfg.Progress(r.turnsDone, r.survey.Turns)
 			}
 		}
-		r.now = r.agenda.heap[0].at
+		r.now = r.next()
 		r.event = r.now
 		if r.now > maxRunPS {
 			return fmt.Errorf("the run passed 100 days of simulated time with %s: the load is far beyond what the cluster serves, arrivals are spread too thin, or pins that do not end keep usage above what the gate waits for", r.standing())
@@ -196,6 +198,15 @@ func (r *run) loop(ctx context.Context) error {
 		}
 	}
 	return r.stuck()
+}
+
+// next is the next moment at which something happens; never if nothing will.
+func (r *run) next() int64 {
+	at := r.ends.next().at
+	if len(r.agenda.heap) > 0 {
+		at = min(at, r.agenda.heap[0].at)
+	}
+	return at
 }
 
 // quiet tells whether no engine has a step in flight or waits for a transfer.
@@ -240,9 +251,15 @@ func (r *run) standing() string {
 // take no time, so all of that is repeated until nothing is left.
 func (r *run) instant() {
 	for {
-		for len(r.agenda.heap) > 0 && r.agenda.heap[0].at == r.now {
+		for r.next() == r.now {
 			r.totals.Events++
-			r.handle(r.agenda.pop())
+			if e := r.ends.next(); e.at == r.now { // ends of steps come first
+				r.ends.set(e.replica, never)
+				r.stepEnded(e.replica)
+				r.wake(e.replica)
+			} else {
+				r.handle(r.agenda.pop())
+			}
 		}
 		if len(r.facts) > 0 || r.core.NextWake() <= policyTime(r.now) {
 			if r.look() {
@@ -269,11 +286,6 @@ func (r *run) instant() {
 
 func (r *run) handle(e event) {
 	switch e.kind {
-	case stepEnds:
-		if r.replicas[e.a].endEpoch == e.b {
-			r.stepEnded(e.a)
-			r.wake(e.a)
-		}
 	case clientSees:
 		if x := &r.attempts[e.a]; x.generation == e.b {
 			r.clientSaw(e.a, r.now)

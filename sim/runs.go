@@ -14,8 +14,7 @@ type decodeRun struct {
 	a, b, c  int64 // a step takes a + b*context + c*windowed
 }
 
-// begin looks whether the replica, which has just blocked, is in a run, and puts the event of its next ordinary step end
-// on the agenda.
+// begin looks whether the replica, which has just blocked, is in a run, and plans its next ordinary end of a step.
 func (r *run) begin(i int32) {
 	p := &r.replicas[i]
 	p.runEpoch++
@@ -41,14 +40,7 @@ func (r *run) begin(i int32) {
 	if r.sendKV && !r.looks && p.behind() {
 		r.expectNews(i)
 	}
-	r.expectEnd(i, end)
-}
-
-// expectEnd puts the end of a step of replica i on the agenda, in place of the one that is there.
-func (r *run) expectEnd(i int32, at int64) {
-	p := &r.replicas[i]
-	p.endEpoch++
-	r.agenda.push(at, stepEnds, i, p.endEpoch)
+	r.ends.set(i, end)
 }
 
 // fresh tells whether every running request got its last token at the start of the step in progress, so that the gap to
@@ -226,7 +218,7 @@ func (r *run) interrupt(i int32) {
 		return
 	}
 	p.decoding.active, p.deferred = false, false
-	r.expectEnd(i, p.flight[0].end)
+	r.ends.set(i, p.flight[0].end)
 }
 
 // curtail is interrupt without catching up: the step in progress becomes the last of the run.
@@ -240,11 +232,11 @@ func (r *run) curtail(i int32) {
 	case p.decoding.active:
 		if m := p.endedBefore(r.now); m < p.decoding.left || p.deferred {
 			p.decoding.left, p.deferred = m, false
-			r.expectEnd(i, p.endOf(m))
+			r.ends.set(i, p.endOf(m))
 		}
 	default:
 		p.deferred = false
-		r.expectEnd(i, p.flight[0].end)
+		r.ends.set(i, p.flight[0].end)
 	}
 }
 
@@ -281,6 +273,7 @@ func (r *run) lookFrom(j, i int32) {
 	}
 	r.catchUp(j, r.now)
 	if p.behind() && j < i && p.flight[0].end == r.now {
+		r.ends.set(j, never)
 		r.stepEnded(j)
 		r.pump(j)
 	}

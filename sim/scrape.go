@@ -69,7 +69,7 @@ func (r *run) scrape() {
 		}
 	}
 	s.round++
-	if s.idle++; len(r.agenda.heap) > len(s.slots)-len(s.free) {
+	if s.idle++; len(r.agenda.heap) > len(s.slots)-len(s.free) || r.ends.next().at < never {
 		s.idle = 0
 	}
 	if s.idle < maxIdleScrapes {
