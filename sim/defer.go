@@ -12,6 +12,12 @@ func (r *run) planDeferral() {
 	c := r.cfg
 	r.defers = !c.Walk && !r.looks && !r.retention.on && c.CPUTier == nil && len(c.Faults) == 0 && c.Decisions == nil &&
 		r.needs&(policies.NeedsSamples|policies.NeedsProgress) == 0
+	if !r.defers || r.sendKV && (r.news.each || r.news.gated) { // policies are told of each block at its moment
+		return
+	}
+	for i := range r.replicas {
+		r.replicas[i].loop.RegisterLate()
+	}
 }
 
 // behind tells whether the next end of a step is not on the agenda, because it is jumped over or settled late.

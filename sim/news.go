@@ -191,8 +191,18 @@ func (r *run) lookAt(replicas []int32) bool {
 	quiet := true
 	for k, i := range replicas {
 		if k == 0 || i != replicas[k-1] {
-			quiet = r.upTo(i) && quiet
+			quiet = r.hear(i) && quiet
 		}
+	}
+	return quiet
+}
+
+// hear is upTo, and tells the policies all that they have not been told of.
+func (r *run) hear(i int32) bool {
+	quiet := r.upTo(i)
+	if r.sendKV {
+		r.replicas[i].loop.FlushDue()
+		r.noteContent(i)
 	}
 	return quiet
 }

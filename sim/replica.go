@@ -260,22 +260,25 @@ func (r *run) noteContent(i int32) {
 	p := &r.replicas[i]
 	pool := p.loop.Pool()
 	for _, e := range pool.Events() {
-		n := int64(e.Hi-e.Lo) * int64(r.cfg.Engine.BlockTokens)
 		switch e.Kind {
 		case kv.Stored:
 			r.history.computed(i, e.Stream, e.Hi)
 		case kv.Evicted:
-			p.series.cur.EvictedTokens += n
+			p.series.cur.EvictedTokens += int64(e.Hi-e.Lo) * int64(r.cfg.Engine.BlockTokens)
 		}
-	}
-	if r.sendKV && len(pool.Events()) > 0 {
-		p.outboxAdd(pool.Events())
+		switch {
+		case !r.sendKV:
+		case e.Late: // the step after which it is published has ended
+			r.told(i, e)
+		default:
+			p.outboxAdd(e)
+		}
 	}
 	pool.ClearEvents()
 }
 
 // outboxAdd collects events until the end of the step publishes them.
-func (p *replica) outboxAdd(events []kv.Event) {
+func (p *replica) outboxAdd(e kv.Event) {
 	if n := len(p.outbox); !p.unpublished() {
 		if n < cap(p.outbox) {
 			p.outbox = p.outbox[:n+1]
@@ -285,7 +288,7 @@ func (p *replica) outboxAdd(events []kv.Event) {
 		}
 	}
 	b := &p.outbox[len(p.outbox)-1]
-	b.events = append(b.events, events...)
+	b.events = append(b.events, e)
 }
 
 // unpublished tells whether there are KV events that wait for the end of a step.
@@ -301,7 +304,6 @@ func (r *run) publishKV(i int32, ended int64) {
 		return
 	}
 	n := len(p.outbox)
-	r.news.spoken[i] = true
 	p.outbox[n-1].at = ended + r.cfg.Signals.KVEventDelayPS
 	if p.outbox[n-1].at <= r.event {
 		r.deliverKV(i)
@@ -315,20 +317,26 @@ func (r *run) deliverKV(i int32) {
 	p := &r.replicas[i]
 	first := p.outbox[0]
 	for _, e := range first.events {
-		f := policies.Fact{
-			Kind: policies.BlocksStored, Replica: policies.ReplicaID(i), Stream: e.Stream, Lo: e.Lo, Hi: e.Hi,
-			BlockTokens: r.cfg.Engine.BlockTokens,
-		}
-		switch e.Kind {
-		case kv.Evicted:
-			f.Kind = policies.BlocksEvicted
-		case kv.Cleared:
-			f.Kind = policies.BlocksCleared
-		}
-		r.fact(f)
+		r.told(i, e)
 	}
 	last := len(p.outbox) - 1
 	copy(p.outbox, p.outbox[1:])
 	p.outbox[last] = kvBatch{events: first.events[:0]}
 	p.outbox = p.outbox[:last]
+}
+
+// told turns an event of replica i into a fact.
+func (r *run) told(i int32, e kv.Event) {
+	r.news.spoken[i] = true
+	f := policies.Fact{
+		Kind: policies.BlocksStored, Replica: policies.ReplicaID(i), Stream: e.Stream, Lo: e.Lo, Hi: e.Hi,
+		BlockTokens: r.cfg.Engine.BlockTokens,
+	}
+	switch e.Kind {
+	case kv.Evicted:
+		f.Kind = policies.BlocksEvicted
+	case kv.Cleared:
+		f.Kind = policies.BlocksCleared
+	}
+	r.fact(f)
 }

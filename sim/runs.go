@@ -246,7 +246,7 @@ func (r *run) curtail(i int32) {
 func (r *run) lookAll() bool {
 	quiet := true
 	for i := range r.replicas {
-		quiet = r.upTo(int32(i)) && quiet
+		quiet = r.hear(int32(i)) && quiet
 	}
 	return quiet
 }

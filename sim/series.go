@@ -41,7 +41,7 @@ func (s *series) close(p *replica, end int64, n int) {
 	c.Running, c.Waiting = int32(p.loop.Running()), int32(p.loop.Waiting()+p.loop.Skipped()+len(p.inbox))
 	c.InFlight = p.inFlight
 	c.Usage = p.loop.Usage()
-	c.ResidentTokens = p.loop.Pool().Cached() * int64(p.loop.Config().BlockTokens)
+	c.ResidentTokens = p.loop.Cached() * int64(p.loop.Config().BlockTokens)
 	if o := p.tier.offload; o != nil {
 		c.CPUTokens = o.Resident() * int64(p.loop.Config().BlockTokens)
 	}

@@ -24,8 +24,19 @@ func (r *run) lookAtWriters(i int32, x *attempt) {
 		if k := r.history.of(s.Stream); k != nil && k.writers > own {
 			for j := range r.replicas {
 				r.lookFrom(int32(j), i)
+				r.noteUnregistered(int32(j))
 			}
 			return
+		}
+	}
+}
+
+// noteUnregistered takes in what the running requests of replica i have computed and not registered yet.
+func (r *run) noteUnregistered(i int32) {
+	p := &r.replicas[i]
+	for _, s := range p.loop.RunningSlots() {
+		if stream, hi, ok := p.loop.Unregistered(s); ok {
+			r.history.computed(i, stream, hi)
 		}
 	}
 }
@@ -73,8 +84,7 @@ func (r *run) assignWaste(i int32, x *attempt, hitTokens int32) {
 		for _, k := range r.history.holders(x.path, at) {
 			if j := k.replica; j != i && resident < end {
 				r.lookFrom(j, i)
-				hits, _ := r.replicas[j].loop.Pool().Lookup(x.path, end)
-				resident = max(resident, hits)
+				resident = max(resident, r.replicas[j].loop.Resident(x.path, end))
 			}
 		}
 		give(resident, results.CauseElsewhere)

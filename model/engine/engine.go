@@ -78,6 +78,7 @@ type request struct {
 	dropped  int32 // output tokens in flight that will be thrown away
 	preempts int32
 	skipped  bool // in the skipped queue rather than the waiting one
+	lateness
 }
 
 // Entry is the part of one request in a step.
@@ -146,9 +147,10 @@ type Engine struct {
 	ended    bool   // something finished since the last schedule call
 	steps    int64
 	live     int32
-	tier     connector // nil without a CPU tier
-	ledger   *ledger   // of tier
-	offload  *Offload  // tier, if it is that one
+	tier     connector  // nil without a CPU tier
+	ledger   *ledger    // of tier
+	offload  *Offload   // tier, if it is that one
+	late     *kv.Extent // the pool, if blocks are registered late; see late.go
 
 	// What the last Schedule did. Valid until the next call.
 	Admitted  []Admission
@@ -227,8 +229,7 @@ func (e *Engine) Hit(path []prefix.Segment, promptTokens int32) int32 {
 	if !e.cfg.PrefixCaching {
 		return 0
 	}
-	hits, _ := e.pool.Lookup(path, (promptTokens-1)/e.cfg.BlockTokens)
-	return hits * e.cfg.BlockTokens
+	return e.Resident(path, (promptTokens-1)/e.cfg.BlockTokens) * e.cfg.BlockTokens
 }
 
 // Add queues a request.
@@ -246,6 +247,9 @@ func (e *Engine) Add(r Request) Slot {
 	e.live++
 	if e.tier != nil {
 		e.ledger.open(s)
+	}
+	if e.late != nil {
+		e.meet(s)
 	}
 	e.waiting.push(e, s)
 	return s
@@ -304,12 +308,15 @@ func (e *Engine) release(s Slot) {
 	if r.held == 0 {
 		return
 	}
+	if e.late != nil {
+		e.flush(r)
+	}
 	if e.tier != nil {
 		e.free(s)
 	} else {
 		e.pool.Release(r.table)
 	}
-	r.held, r.cached = 0, 0
+	r.held, r.cached, r.ready, r.due = 0, 0, 0, 0
 }
 
 // retire gives the slot back.

@@ -195,7 +195,15 @@ func (l *Loop) UsageAfter(m int32) float64 {
 // Jump goes to the moment when the next m steps of a run, at least one, are completed and the last call to schedule, to
 // which Resume goes, is still to come. Between the two nothing else may be asked of the engine but its pool and its usage,
 // which is what the engine's gauge says then.
-func (l *Loop) Jump(m int32) { l.advanceRun(m - 1) }
+func (l *Loop) Jump(m int32) {
+	l.advanceRun(m - 1)
+	if l.late != nil {
+		for _, s := range l.running {
+			r := &l.requests[s]
+			r.due = r.ready
+		}
+	}
+}
 
 // Resume goes on from Jump by the m-th of the calls to schedule. The steps in flight are then the m-th next ones.
 func (l *Loop) Resume(m int32) {
@@ -218,8 +226,7 @@ func (l *Loop) advanceRun(m int32) {
 		r.tokens += m
 		r.computed += m
 		if need := blocksFor(r.computed, b); need > r.held {
-			l.pool.Grow(r.table, need-r.held)
-			r.held = need
+			l.grow(r, need-r.held)
 		}
 		l.register(r, r.tokens)
 	}
@@ -238,8 +245,7 @@ func (l *Loop) Creep() (usage float64) {
 	for _, x := range l.byPhase[l.phaseStart[phase]:l.phaseStart[phase+1]] {
 		r := &l.requests[l.running[x.row]]
 		if x.grows {
-			l.pool.Grow(r.table, 1)
-			r.held++
+			l.grow(r, 1)
 		} else {
 			l.register(r, r.tokens+l.crept)
 		}

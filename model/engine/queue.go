@@ -9,6 +9,9 @@ type queue struct {
 
 func (q *queue) len() int { return len(q.items) - q.head }
 
+// slots are the requests that wait, in order.
+func (q *queue) slots() []Slot { return q.items[q.head:] }
+
 func (q *queue) front() Slot { return q.items[q.head] }
 
 func (q *queue) pop() Slot {

@@ -206,6 +206,10 @@ func (e *Engine) admit(s Slot, start int32, f found) {
 	}
 	e.Admitted = append(e.Admitted, a)
 	e.running = append(e.running, s)
+	if e.late != nil && !r.eager && f.hits == (r.tokens-1)/e.cfg.BlockTokens {
+		beyond, _ := e.pool.Lookup(r.Path, f.hits+1)
+		r.eager = beyond > f.hits
+	}
 	r.state = running
 	r.skipped = false
 	r.computed = start
@@ -238,8 +242,7 @@ func (e *Engine) allocate(r *request, n int32, f found) bool {
 			return false
 		}
 		if short > 0 {
-			e.pool.Grow(r.table, short)
-			r.held += short
+			e.grow(r, short)
 		}
 	} else if !e.enter(r, slots, f) {
 		return false
@@ -254,7 +257,18 @@ func (e *Engine) allocate(r *request, n int32, f found) bool {
 // do nothing.
 func (e *Engine) hasRoom(r *request, n int32) bool {
 	b := e.cfg.BlockTokens
-	return r.computed+n <= r.held*b && min(r.computed+n, r.tokens) < (r.cached+1)*b
+	return r.computed+n <= r.held*b && min(r.computed+n, r.tokens) < (r.ready+1)*b
+}
+
+// grow takes n blocks for a request that runs.
+func (e *Engine) grow(r *request, n int32) {
+	if e.late != nil {
+		e.late.Take(n)
+		r.owed += n
+	} else {
+		e.pool.Grow(r.table, n)
+	}
+	r.held += n
 }
 
 // enter allocates blocks up to slots for a request that does not run.
@@ -281,7 +295,7 @@ func (e *Engine) enter(r *request, slots int32, f found) bool {
 		if f.hits > 0 {
 			e.pool.Hold(r.table, r.Path, f.hits)
 		}
-		r.cached = f.hits
+		r.cached, r.ready, r.due = f.hits, f.hits, f.hits
 	}
 	if slots > have {
 		e.pool.Grow(r.table, slots-have)
@@ -290,12 +304,13 @@ func (e *Engine) enter(r *request, slots int32, f found) bool {
 	return true
 }
 
-// register makes the full blocks among the first tokens of a request hittable.
+// register makes the full blocks among the first tokens of a request hittable, or notes that they are to be.
 func (e *Engine) register(r *request, tokens int32) {
-	if b := e.cfg.BlockTokens; e.cfg.PrefixCaching && tokens >= (r.cached+1)*b {
-		full := tokens / b
-		e.pool.Register(r.table, r.Path, r.cached, full)
-		r.cached = full
+	if b := e.cfg.BlockTokens; e.cfg.PrefixCaching && tokens >= (r.ready+1)*b {
+		r.ready = tokens / b
+		if !e.mayWait(r, tokens) {
+			e.flush(r)
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ func (e *Engine) Update(st *Step) {
 		if e.cfg.Async && r.state == running {
 			e.register(r, r.computed-r.inFlight)
 		}
+		r.due = r.ready
 		if reason, ended := e.stops(r); ended {
 			e.finish(x.Slot, reason)
 		}

@@ -203,7 +203,15 @@ func (p *Extent) Grow(h Handle, n int32) {
 	if n > p.free {
 		panic(fmt.Sprintf("kv: %d blocks asked for, %d free", n, p.free))
 	}
-	p.tables[h].fresh += n
+	p.Take(n)
+	p.Give(h, n)
+}
+
+// Give appends n blocks that Take has taken to table h.
+func (p *Extent) Give(h Handle, n int32) { p.tables[h].fresh += n }
+
+// Take is Grow for a table that gets its blocks later, by Give.
+func (p *Extent) Take(n int32) {
 	p.free -= n
 	k := min(n, p.bare)
 	p.bare -= k

@@ -85,6 +85,7 @@ type Event struct {
 	Stream prefix.StreamID
 	Lo, Hi int32
 	Block  int32
+	Late   bool // of a Stored one: the driver of the pool registered the blocks later than they were full
 }
 
 // clip appends to dst the part of path that lies in blocks from (inclusive) to (exclusive).
