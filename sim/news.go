@@ -12,11 +12,12 @@ import (
 // known when the run begins. Policies ask for nothing but how much of the prompt of the turn that they decide on is
 // resident, so before a decision it is enough to bring up to now the replicas whose runs touch a stream of such a prompt.
 type news struct {
-	all     bool   // the policies are told everything before each decision: somebody keeps what they are told
-	each    bool   // KV events are published one by one, each at its own moment, during a run too
-	gated   bool   // turns may wait, so that a decision may be about any of them
-	due     agenda // with all or gated: the next event of each run; a is the replica, b its epoch
-	silent  []int32
+	all     bool              // the policies are told everything before each decision: somebody keeps what they are told
+	each    bool              // KV events are published one by one, each at its own moment, during a run too
+	gated   bool              // turns may wait, so that a decision may be about any of them
+	due     agenda            // with all or gated: the next event of each run; a is the replica, b its epoch
+	silent  []int32           // replicas that fell behind and have not spoken
+	listed  []bool            // by replica: it was in silent
 	spoken  []bool            // by replica: it has published a KV event; before, how much it holds is unknown, not nothing
 	told    []int32           // scratch
 	changed []prefix.StreamID // scratch
@@ -34,9 +35,7 @@ func (r *run) planNews() {
 	n.each = r.sendKV && (n.all || r.looks || r.cfg.Signals.KVEventDelayPS > 0)
 	n.gated = r.cfg.Gate.Name != "none"
 	n.spoken = make([]bool, len(r.replicas))
-	for i := range r.replicas {
-		n.silent = append(n.silent, int32(i))
-	}
+	n.listed = make([]bool, len(r.replicas))
 }
 
 // expectNews notes what the run that replica i begins will change in what it holds, and what was changed by the steps in
@@ -49,6 +48,10 @@ func (r *run) expectNews(i int32) {
 	}
 	if n.all {
 		return
+	}
+	if !n.spoken[i] && !n.listed[i] {
+		n.listed[i] = true
+		n.silent = append(n.silent, i)
 	}
 	if p.deferred {
 		m := int32(0)
@@ -191,7 +194,7 @@ func (r *run) lookAt(replicas []int32) bool {
 	quiet := true
 	for k, i := range replicas {
 		if k == 0 || i != replicas[k-1] {
-			quiet = r.hear(i) && quiet
+			quiet = r.upTo(i) && quiet
 		}
 	}
 	return quiet

@@ -19,7 +19,7 @@ type lateness struct {
 	due     int32           // of these, those that were full at the end of the last step
 	owed    int32           // blocks taken from the pool that are not in the table yet
 	own     prefix.StreamID // that the last blocks of the path belong to
-	ownFrom int32           // the first of them
+	ownFrom int32           // the first of them that may be late
 	eager   bool
 	streams uint64 // one bit for each stream on the path
 }
@@ -45,7 +45,7 @@ func (e *Engine) meet(s Slot) {
 		r.eager = true
 		return
 	}
-	r.own, r.ownFrom = r.Path[n-1].Stream, r.Path[n-1].Lo
+	r.own, r.ownFrom = r.Path[n-1].Stream, max(1, r.Path[n-1].Lo) // that a replica holds anything is told at once
 	for i := range r.Path {
 		r.streams |= bit(r.Path[i].Stream)
 	}
