@@ -94,6 +94,9 @@ func (r *run) fail(a int32) {
 
 // refuses tells whether replica i fails an attempt on arrival.
 func (r *run) refuses(i int32, a policies.AttemptID) bool {
+	if len(r.cfg.Faults) == 0 {
+		return false
+	}
 	c := &r.faults.conditions[i]
 	if c.down || !c.failing {
 		return c.down
@@ -145,10 +148,18 @@ func (r *run) mayLeave(a int32) {
 	}
 }
 
+// slowness is the factor of the step times of replica i, 0 for 1.
+func (r *run) slowness(i int32) float64 {
+	if len(r.cfg.Faults) == 0 {
+		return 0
+	}
+	return r.faults.conditions[i].slow
+}
+
 // stepPS is the time of a batch on replica i. The step of a slow one is a multiple of the law's; of a step of decodes the
 // coefficients are, so that runs of them keep their closed form.
 func (r *run) stepPS(i int32, b *latency.Batch) int64 {
-	slow := r.faults.conditions[i].slow
+	slow := r.slowness(i)
 	switch {
 	case slow == 0:
 		return r.cfg.Law.Picoseconds(b)
@@ -162,7 +173,7 @@ func (r *run) stepPS(i int32, b *latency.Batch) int64 {
 // decodeCoefficients is the law's for a step of n decodes, times the factor of replica i if it is slow.
 func (r *run) decodeCoefficients(i, n int32) (a, b, c int64) {
 	a, b, c = r.cfg.Law.DecodeCoefficients(n)
-	if slow := r.faults.conditions[i].slow; slow != 0 {
+	if slow := r.slowness(i); slow != 0 {
 		return toPS(float64(a) * slow), toPS(float64(b) * slow), toPS(float64(c) * slow)
 	}
 	return a, b, c
