@@ -173,6 +173,9 @@ func (r *run) scheduled(i int32, st *engine.Step) {
 	if !t.computes && p.tier.offload != nil {
 		t.end = p.tier.wait(t.start)
 	}
+	if p.tier.spins(t.computes) {
+		t.end = never
+	}
 	p.freeAt = t.end
 	p.flight[p.depth] = t
 	p.depth++

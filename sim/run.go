@@ -170,7 +170,7 @@ func policyTime(ps int64) policies.Time { return policies.Time(ps / nsToPS) }
 
 // loop runs instant after instant until every turn is over and nothing is left in the engines.
 func (r *run) loop(ctx context.Context) error {
-	for n := 0; r.next() < never || r.unjam(); n++ {
+	for n := 0; r.next() < never && !r.idles() || r.unjam(); n++ {
 		if n%4096 == 0 {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -209,6 +209,19 @@ func (r *run) next() int64 {
 	return at
 }
 
+// idles tells whether nothing will happen but that the policies wake, with nobody at the gate.
+func (r *run) idles() bool {
+	if r.atGate > 0 || r.ends.next().at < never {
+		return false
+	}
+	for i := range r.agenda.heap {
+		if r.agenda.heap[i].kind != wakeDue {
+			return false
+		}
+	}
+	return true
+}
+
 // quiet tells whether no engine has a step in flight or waits for a transfer.
 func (r *run) quiet() bool {
 	for i := range r.replicas {
@@ -219,10 +232,18 @@ func (r *run) quiet() bool {
 	return true
 }
 
-// stuck explains an agenda that ran empty before the turns were over.
+// errForever is that of a run in which an engine goes round for nothing.
+var errForever = errors.New("it goes round for ever, as vLLM does: nothing that it has can be computed, and a request that is to load from the CPU tier is ahead of one that has loaded and does not fit beside it; give clients a timeout that cancels their requests, or more KV")
+
+// stuck explains an agenda that ran empty before the turns were over and the engines were empty.
 func (r *run) stuck() error {
-	if r.turnsDone == r.survey.Turns {
+	if r.turnsDone == r.survey.Turns && len(r.spareAttempts) == len(r.attempts) {
 		return nil
+	}
+	for i := range r.replicas {
+		if r.replicas[i].tier.vain > maxSpins {
+			return fmt.Errorf("at %.3f s only %s, and the engine of replica %d has %d requests: %w", float64(r.now)/1e12, r.standing(), i, r.replicas[i].inFlight, errForever)
+		}
 	}
 	return fmt.Errorf("nothing will happen any more at %.3f s, but only %s", float64(r.now)/1e12, r.standing())
 }

@@ -40,6 +40,7 @@ type tier struct {
 	transfers []transfer      // under way, by ascending id
 	queue     latency.TransferQueue
 	busyPS    [2]int64 // by direction
+	vain      int      // steps in a row that did nothing while no transfer was under way
 }
 
 func (t *tier) connect(e *engine.Engine, c *CPUTier) {
@@ -154,6 +155,21 @@ func (t *tier) wait(start int64) int64 {
 	return start
 }
 
+// maxSpins is how many steps in a row may do nothing while no transfer is under way; deferred frees take two.
+const maxSpins = 8
+
+// spins tells, of each step that is scheduled, whether the engine goes round for nothing until something arrives: no request
+// can be computed, and no transfer is under way that would change that. It happens to vLLM where a request that is to load
+// is ahead in the queue of one that has loaded, and does not fit beside what that one will need (spec: vllm 14.1).
+func (t *tier) spins(computes bool) bool {
+	if computes || t.offload == nil || len(t.transfers) > 0 {
+		t.vain = 0
+		return false
+	}
+	t.vain++
+	return t.vain > maxSpins
+}
+
 // add counts what this replica moved.
 func (t *tier) add(sum *results.TierTotals, blockTokens, blocksPerChunk int64) {
 	n := &t.offload.Counts
@@ -175,6 +191,7 @@ func (r *run) endWait(i int32) {
 	if p.tier.offload == nil || p.depth == 0 || p.flight[0].computes || p.flight[0].end <= r.now {
 		return
 	}
+	p.tier.vain = 0
 	for k := range p.flight[:p.depth] {
 		if s := &p.flight[k]; !s.computes {
 			s.start, s.end = min(s.start, r.now), min(s.end, r.now)

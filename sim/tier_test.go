@@ -1,9 +1,12 @@
 package sim
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/sluice-sim/sluice/model/latency"
+	"github.com/sluice-sim/sluice/policies"
+	"github.com/sluice-sim/sluice/traces"
 )
 
 // TestCPUTierByHand sends one prompt three times: computed, evicted by another prompt, loaded from the CPU tier, and works
@@ -53,5 +56,29 @@ func TestOverlap(t *testing.T) {
 	}
 	if a, b, l := longest[latency.Asynchronous], longest[latency.Blocking], longest[latency.LayerWise]; a >= l || l >= b {
 		t.Errorf("longest gaps between tokens of the other request: asynchronous %d, layer-wise %d, blocking %d", a, l, b)
+	}
+}
+
+// TestLoadAheadOfLoaded is a queue that vLLM goes round for ever: a request that is to load blocks is ahead of one that has
+// loaded, and does not fit beside what that one will need. The run ends and says so, unless clients cancel what they gave up.
+func TestLoadAheadOfLoaded(t *testing.T) {
+	tr, err := traces.Generate("claude-code", 0, traces.Params{"sessions": traces.Num(12)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := world(t, traces.DropOverContext(tr, 25_000), "aimd-kv", "llm-d")
+	c.GateParams = c.Gate.Resolve(policies.Params{"tick_s": {Number: 0.5}, "initial_requests": {Number: 2}})
+	c.KVBlocks, c.Engine.Async, c.Engine.SlidingWindowTokens = 1570, false, 4096
+	c.Arrivals = Arrivals{Process: Burst}
+	c.Clients = Clients{TimeoutPS: 3e12, Retries: 2, RetryDelayPS: 1e11}
+	c.Signals.ScrapePS, c.Routers = 15e12, 3
+	c.CPUTier = cpuTier(t, c, 669)
+	c.CPUTier.ARC, c.CPUTier.PromptOnly, c.CPUTier.StoreThreshold = true, false, 2
+	if _, err := Run(t.Context(), c, nothing{}); !errors.Is(err, errForever) {
+		t.Fatalf("the run ends with %v", err)
+	}
+	c.Clients.CancelUpstream = true
+	if _, err := Run(t.Context(), c, nothing{}); err != nil {
+		t.Fatalf("where clients cancel the run ends with %v", err)
 	}
 }

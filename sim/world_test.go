@@ -2,7 +2,10 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/sluice-sim/sluice/model/engine"
 	"github.com/sluice-sim/sluice/model/latency"
@@ -108,6 +111,9 @@ func simulate(t reporter, c *Config) (*rows, *results.Totals) {
 	t.Helper()
 	out := &rows{}
 	totals, err := Run(context.Background(), c, out)
+	if rt, ok := t.(*rapid.T); ok && errors.Is(err, errForever) {
+		rt.Skip(err)
+	}
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
