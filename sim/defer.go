@@ -7,12 +7,13 @@ import "github.com/sluice-sim/sluice/policies"
 // at the replica before that. So a replica is touched half as often.
 
 // planDeferral decides whether ends of steps may be settled late: not where something besides the content of the cache
-// can be seen of a replica between events, or can change it.
+// can be seen of a replica between events, or can change it. Where policies need not be told of each block at its moment,
+// the engines register late what decodes fill, too.
 func (r *run) planDeferral() {
 	c := r.cfg
 	r.defers = !c.Walk && !r.looks && !r.retention.on && c.CPUTier == nil && len(c.Faults) == 0 && c.Decisions == nil &&
 		r.needs&(policies.NeedsSamples|policies.NeedsProgress) == 0
-	if !r.defers || r.sendKV && (r.news.each || r.news.gated) { // policies are told of each block at its moment
+	if !r.defers || r.sendKV && (r.news.each || r.news.gated) {
 		return
 	}
 	for i := range r.replicas {

@@ -11,6 +11,8 @@ import (
 // steps. A step of a run stores content of the streams that its requests write, and evicts content of streams that are
 // known when the run begins. Policies ask for nothing but how much of the prompt of the turn that they decide on is
 // resident, so before a decision it is enough to bring up to now the replicas whose runs touch a stream of such a prompt.
+// An end of a step that is settled late is like a run of one step. What requests have stored of the streams that they write,
+// and register late, concerns turns that have such a stream on their path; before a decision about one everybody is heard.
 type news struct {
 	all     bool              // the policies are told everything before each decision: somebody keeps what they are told
 	each    bool              // KV events are published one by one, each at its own moment, during a run too
@@ -38,8 +40,8 @@ func (r *run) planNews() {
 	n.listed = make([]bool, len(r.replicas))
 }
 
-// expectNews notes what the run that replica i begins will change in what it holds, and what was changed by the steps in
-// flight, which is published when they end.
+// expectNews notes what the run that replica i begins, or the end that it defers, will change in what it holds, and what
+// was changed by the steps in flight, which is published when they end.
 func (r *run) expectNews(i int32) {
 	n := &r.news
 	p := &r.replicas[i]

@@ -78,7 +78,8 @@ func (p *replica) endedBefore(t int64) int32 {
 	if p.endOf(0) >= t {
 		return 0
 	}
-	// Ends are nearly evenly spaced, so a guess along the line between two of them is seldom off by more than one.
+	// Ends are nearly evenly spaced, so a guess along the line between two of them, which need not be exact, is seldom off by
+	// more than one.
 	lo, hi = 1, hi-1
 	for before, after := p.endOf(0), p.endOf(hi); lo < hi; {
 		mid := min(lo+int32(float64(t-before)/float64(after-before)*float64(hi-lo+1)), hi-1)
