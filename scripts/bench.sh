@@ -104,23 +104,22 @@ jump() {
 # run measures whole runs on the recorded sessions beside the repository.
 run() {
 	[ -d ../shared/traces/kv-cache-tester ] || { echo "SKIPPED: the recorded sessions are not beside the repository" >&2; return; }
-	$GO test -c -o "$work/sim.test" ./sim
-	printf '\n## Whole runs on the recorded sessions, results folder included\n\n`go test ./sim -run %s -bench RealTrace -cpu 1 -benchtime %sx`; CPU time of the process, less that of loading\n\n' "'^\$'" "$RUNS"
-	echo '| run | turns | steps | hit rate | CPU s a run | turns a CPU-second | steps a CPU-second |'
-	echo '| --- | ---: | ---: | ---: | ---: | ---: | ---: |'
-	local bench=("$work/sim.test" -test.run '^$' -test.cpu 1) load one name
-	(cd sim && "${bench[@]}" -test.bench 'RealTrace' -test.benchtime 1x) | awk '/^Benchmark/ { print $1 }' >"$work/names"
-	load=$(cd sim && cpu "${bench[@]}" -test.bench 'RealTrace/none' -test.benchtime 1x)
-	while read -r name; do
-		one=$(cd sim && RUNS=1 cpu "${bench[@]}" -test.bench "^${name//\//\$/^}\$" -test.benchtime "${RUNS}x")
-		awk -v name="${name#BenchmarkRealTrace/}" -v cpu="$one" -v load="$load" -v runs="$RUNS" '/^Benchmark/ {
-			for (i = 3; i < NF; i += 2) v[$(i+1)] = $i
-			c = (cpu - load) / runs; turns = v["turns"]; steps = v["steps"]
-			printf "| %s | %.0f | %.0f | %.2f | %.3g | %.0f | %.0f |\n", name, turns, steps, v["hit"], c, turns / c, steps / c
-		}' "$work/stdout"
-	done <"$work/names"
-	echo
-	echo "Loading, the ceiling of hits and what else comes before the runs took $load CPU s."
+	printf '\n## Whole runs on the recorded sessions, results folder included\n\n`go test ./sim -run %s -bench RealTrace -cpu 1 -benchtime 3x -count 5`; medians, and the best of the five\n\n' "'^\$'"
+	echo '| run | turns | steps | hit rate | CPU s a run | turns a CPU-second | best | steps a CPU-second |'
+	echo '| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |'
+	$GO test ./sim -run '^$' -bench RealTrace -cpu 1 -benchtime 3x -count 5 >"$work/out" || { cat "$work/out" >&2; return 1; }
+	awk '/^Benchmark/ {
+		name = substr($1, 20)
+		if (!(name in n)) order[++names] = name
+		for (i = 3; i < NF; i += 2) v[name, $(i+1)] = $i
+		c = v[name, "cpu-ns/turn"]
+		for (i = n[name]++; i > 0 && x[name, i] > c; i--) x[name, i+1] = x[name, i]
+		x[name, i+1] = c
+	}
+	END { for (k = 1; k <= names; k++) {
+		r = order[k]; c = x[r, int((n[r]+1)/2)]; turns = v[r, "turns"]; steps = v[r, "steps"]
+		printf "| %s | %d | %d | %.2f | %.3g | %.0f | %.0f | %.0f |\n", r, turns, steps, v[r, "hit"], c * turns / 1e9, 1e9 / c, 1e9 / x[r, 1], 1e9 / c * steps / turns
+	} }' "$work/out"
 }
 
 # load measures reading the recorded sessions.
@@ -238,7 +237,7 @@ profile() {
 		block pool:sluice/model/kv\.
 		law:sluice/model/latency\.
 		decision core and policies:sluice/policies
-		agenda:sim\.\(\*agenda\)
+		agenda:sim\.\(\*(agenda|ends)\)
 		catching up with decode runs:sim\.\(\*run\)\.(catchUp|look)
 		of these step by step, for KV events:sim\.\(\*run\)\.creep
 		scrapes:sim\.\(\*run\)\.scrape

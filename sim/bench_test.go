@@ -70,15 +70,16 @@ func claudeCode(b *testing.B, tr *traces.Trace, replicas int, ratePerS float64, 
 	return c
 }
 
-// BenchmarkRealTrace is the whole run after loading, result folder included, on the recorded Claude Code sessions: ns/turn
-// with a light load (hit rate near the ceiling), ns/step under thrash (hit rates of about 0.6, 0.3 and less).
+// BenchmarkRealTrace is the whole run after loading, result folder included, on the recorded Claude Code sessions: the cost
+// of a turn with a light load (hit rate near the ceiling), the same sessions on 8 and on 32 replicas, and four times as many at
+// a time on 32; that of a step under thrash (hit rates of about 0.6, 0.3 and less).
 func BenchmarkRealTrace(b *testing.B) {
 	tr := realTrace(b, 524_288)
 	for _, x := range []struct {
 		replicas int
 		rate     float64
 		router   string
-	}{{8, 0.02, "sticky"}, {32, 0.08, "sticky"}, {8, 0.0287, "sticky"}, {8, 0.034, "sticky"}, {8, 0.1, "round-robin"}, {8, 0.05, "lmetric"}} {
+	}{{8, 0.02, "sticky"}, {32, 0.02, "sticky"}, {32, 0.08, "sticky"}, {8, 0.0287, "sticky"}, {8, 0.034, "sticky"}, {8, 0.1, "round-robin"}, {8, 0.05, "lmetric"}} {
 		b.Run(fmt.Sprintf("replicas=%d/rate=%v/%s", x.replicas, x.rate, x.router), func(b *testing.B) {
 			c := claudeCode(b, tr, x.replicas, x.rate, x.router)
 			dir := b.TempDir()
