@@ -13,7 +13,8 @@ import (
 func (r *run) boot(i int32) {
 	p := &r.replicas[i]
 	p.loop = engine.NewLoop(engine.New(r.cfg.Engine, r.cfg.pool()))
-	p.loop.Pool().Record(true)
+	p.loop.Pool().Record(true, r.sendKV)
+	p.evicted = 0
 	p.tier = tier{busyPS: p.tier.busyPS}
 	p.tier.connect(p.loop.Engine, r.cfg.CPUTier)
 	r.forgetPins(p)

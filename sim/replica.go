@@ -31,6 +31,7 @@ type replica struct {
 	lazy    lazyScrapes
 	queries int64 // prefix-cache counters
 	hits    int64
+	evicted int64 // blocks, accounted for
 
 	tier tier
 	pins []int32 // places in run.retention
@@ -242,10 +243,10 @@ func (r *run) stepEnded(i int32) {
 	}
 	r.noteContent(i)
 	r.publishKV(i, r.now)
-	st := p.loop.TakePrefixStats()
-	p.queries += st.Queries
-	p.hits += st.Hits
 	if r.needs&policies.NeedsSamples != 0 {
+		st := p.loop.TakePrefixStats()
+		p.queries += st.Queries
+		p.hits += st.Hits
 		p.gauges = policies.Sample{
 			Has:     policies.HasRunning | policies.HasWaiting | policies.HasUsage | policies.HasPrefixCounters,
 			Running: int32(p.loop.Running()), Waiting: int32(p.loop.Waiting() + p.loop.Skipped()), Usage: p.loop.Usage(),
@@ -262,19 +263,25 @@ func (r *run) stepEnded(i int32) {
 func (r *run) noteContent(i int32) {
 	p := &r.replicas[i]
 	pool := p.loop.Pool()
-	for _, e := range pool.Events() {
-		switch e.Kind {
-		case kv.Stored:
+	if n := pool.Evicted(); n > p.evicted {
+		p.series.cur.EvictedTokens += (n - p.evicted) * int64(r.cfg.Engine.BlockTokens)
+		p.evicted = n
+	}
+	events := pool.Events()
+	if len(events) == 0 {
+		return
+	}
+	for k := range events {
+		e := &events[k]
+		if e.Kind == kv.Stored {
 			r.history.computed(i, e.Stream, e.Hi)
-		case kv.Evicted:
-			p.series.cur.EvictedTokens += int64(e.Hi-e.Lo) * int64(r.cfg.Engine.BlockTokens)
 		}
 		switch {
 		case !r.sendKV:
 		case e.Late: // the step after which it is published has ended
 			r.told(i, e)
 		default:
-			p.outboxAdd(e)
+			p.outboxAdd(*e)
 		}
 	}
 	pool.ClearEvents()
@@ -319,8 +326,8 @@ func (r *run) publishKV(i int32, ended int64) {
 func (r *run) deliverKV(i int32) {
 	p := &r.replicas[i]
 	first := p.outbox[0]
-	for _, e := range first.events {
-		r.told(i, e)
+	for k := range first.events {
+		r.told(i, &first.events[k])
 	}
 	last := len(p.outbox) - 1
 	copy(p.outbox, p.outbox[1:])
@@ -329,7 +336,7 @@ func (r *run) deliverKV(i int32) {
 }
 
 // told turns an event of replica i into a fact.
-func (r *run) told(i int32, e kv.Event) {
+func (r *run) told(i int32, e *kv.Event) {
 	r.news.spoken[i] = true
 	f := policies.Fact{
 		Kind: policies.BlocksStored, Replica: policies.ReplicaID(i), Stream: e.Stream, Lo: e.Lo, Hi: e.Hi,

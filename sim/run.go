@@ -111,6 +111,8 @@ func (r *run) setUp() {
 	c := r.cfg
 	about := r.source.About()
 	r.tree = about.Tree.Extended()
+	r.needs = c.Gate.Signals(c.GateParams) | c.Router.Signals(c.RouterParams)
+	r.sendKV = r.needs&policies.NeedsKVEvents != 0
 	r.replicas = make([]replica, c.Replicas)
 	r.ends = newEnds(c.Replicas)
 	r.history = newHistory(c.Replicas, r.tree.Len())
@@ -146,8 +148,6 @@ func (r *run) setUp() {
 
 func (r *run) makeCore() {
 	c := r.cfg
-	r.needs = c.Gate.Signals(c.GateParams) | c.Router.Signals(c.RouterParams)
-	r.sendKV = r.needs&policies.NeedsKVEvents != 0
 	r.looks = r.needs&policies.NeedsOracle != 0 || r.retention.on
 	var exact policies.Oracle = oracle{r}
 	if c.Decisions != nil {
@@ -292,7 +292,9 @@ func (r *run) instant() {
 		if len(r.dirty) == 0 {
 			break
 		}
-		slices.Sort(r.dirty)
+		if len(r.dirty) > 1 {
+			slices.Sort(r.dirty)
+		}
 		due := len(r.dirty)
 		for _, i := range r.dirty[:due] {
 			r.pump(i)

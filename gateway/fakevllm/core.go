@@ -55,7 +55,7 @@ type gauges struct {
 
 func newCore(cfg *Config, law *latency.Law, clk clock, m *meter) *core {
 	pool := kv.NewExtent(cfg.Blocks, cfg.Engine.PrefixCaching)
-	pool.Record(true)
+	pool.Record(true, true)
 	c := &core{
 		cfg: cfg, clock: clk, meter: m, law: law, names: newContent(cfg.Engine.BlockTokens), factor: 1, live: map[*request]bool{},
 		loop: engine.NewLoop(engine.New(cfg.Engine, pool)),

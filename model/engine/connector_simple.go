@@ -63,7 +63,7 @@ func (e *Engine) ConnectSimple(cfg SimpleConfig) *Simple {
 		panic(fmt.Sprintf("engine: a simple CPU tier of %d blocks cannot be put behind this engine", cfg.Blocks))
 	}
 	o := &Simple{cfg: cfg, gpu: gpu, cpu: kv.NewReference(cfg.Blocks, true), copied: make([]bool, gpu.Usable()+1)}
-	o.cpu.Record(true)
+	o.cpu.Record(true, true)
 	e.tier, e.ledger = o, &o.ledger
 	return o
 }

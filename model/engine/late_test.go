@@ -52,7 +52,7 @@ func lateWorld(t *rapid.T, waited, eagers *int) {
 	var loops []*Loop
 	says := []told{{}, {}}
 	for _, p := range pools {
-		p.Record(true)
+		p.Record(true, true)
 		loops = append(loops, NewLoop(New(cfg, p)))
 	}
 	late := loops[1]

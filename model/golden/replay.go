@@ -117,7 +117,7 @@ func (r *replay) setUp() {
 		r.ref = kv.NewReference(c.NumBlocks-1, c.PrefixCaching)
 		pool = r.ref
 	}
-	pool.Record(true)
+	pool.Record(true, true)
 	r.loop = engine.NewLoop(engine.New(engine.Config{
 		BlockTokens: c.BlockSize, MaxNumSeqs: c.MaxNumSeqs, MaxBatchedTokens: c.MaxNumBatchedTokens,
 		LongPrefillTokens: c.LongPrefillThreshold, MaxModelLen: c.MaxModelLen, ChunkedPrefill: c.ChunkedPrefill,

@@ -41,10 +41,11 @@ type Extent struct {
 	spare  []Handle
 	segs   []prefix.Segment
 
-	record bool
-	events []Event
-	guards []guard
-	taken  []int64
+	record, evictions bool
+	evicted           int64
+	events            []Event
+	guards            []guard
+	taken             []int64
 }
 
 // table is what one request holds: spans of registered blocks from block 0 on, then blocks not yet registered.
@@ -93,7 +94,10 @@ func (p *Extent) Oldest(n int32, dst []prefix.StreamID) []prefix.StreamID {
 func (p *Extent) Cached() int64 { return p.cached }
 
 // Record implements Pool.
-func (p *Extent) Record(on bool) { p.record = on }
+func (p *Extent) Record(on, evictions bool) { p.record, p.evictions = on, evictions }
+
+// Evicted implements Pool.
+func (p *Extent) Evicted() int64 { return p.evicted }
 
 // Events implements Pool.
 func (p *Extent) Events() []Event { return p.events }
@@ -237,7 +241,8 @@ func (p *Extent) evict(n int32, first int) int32 {
 		p.take(x.lane, lo, hi)
 	}
 	c := p.lanes[x.lane].content
-	if p.record {
+	p.evicted += int64(n)
+	if p.evictions {
 		s := p.contents[c].stream
 		if e := len(p.events); e > first && p.events[e-1].Stream == s && p.events[e-1].Lo == hi {
 			p.events[e-1].Lo = lo

@@ -13,7 +13,7 @@ func TestExtentRefusesMisuse(t *testing.T) { refusesMisuse(t, NewExtent(4, true)
 // Evicted blocks that follow each other downwards are one event per call to Grow.
 func TestExtentEvents(t *testing.T) {
 	p := NewExtent(10, true)
-	p.Record(true)
+	p.Record(true, true)
 	path := []prefix.Segment{{Stream: 3, Lo: 0, Hi: 4}, {Stream: 5, Lo: 4, Hi: 8}}
 	a := p.Open()
 	p.Grow(a, 9)

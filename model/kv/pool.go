@@ -60,9 +60,12 @@ type Pool interface {
 	// Cached is the number of distinct blocks of content that are resident.
 	Cached() int64
 
-	// Record switches the recording of events on or off; Events returns what was recorded since the last call to
-	// ClearEvents. The slice is valid until the next operation.
-	Record(on bool)
+	// Evicted is the number of blocks of content that were evicted since the pool was made; each copy counts.
+	Evicted() int64
+
+	// Record switches the recording of events on or off, those of evictions apart; Events returns what was recorded since
+	// the last call to ClearEvents. The slice is valid until the next operation.
+	Record(on, evictions bool)
 	Events() []Event
 	ClearEvents()
 }

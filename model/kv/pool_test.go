@@ -74,8 +74,8 @@ func newWorld(c chooser) *world {
 		counts: map[string]int{},
 	}
 	w.ref, w.ext = NewReference(usable, w.caching), NewExtent(usable, w.caching)
-	w.ref.Record(true)
-	w.ext.Record(true)
+	w.ref.Record(true, true)
+	w.ext.Record(true, true)
 	return w
 }
 
@@ -249,6 +249,9 @@ func (w *world) compare() error {
 		if a, b := w.ref.Oldest(n, nil), slices.Compact(w.ext.Oldest(n, nil)); !slices.Equal(a, b) {
 			return fmt.Errorf("the next %d blocks evict of streams %v, extent %v", n, a, b)
 		}
+	}
+	if a, b := w.ref.Evicted(), w.ext.Evicted(); a != b {
+		return fmt.Errorf("%d blocks evicted, extent %d", a, b)
 	}
 	if a, b := w.ref.Cached(), w.ext.Cached(); a != b {
 		return fmt.Errorf("%d cached, extent %d", a, b)

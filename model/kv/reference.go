@@ -29,18 +29,19 @@ type block struct {
 // Reference is the pool as vLLM keeps it: every block with its id, a doubly linked free queue, and a map from content to
 // the blocks that hold it, first registered first (spec: vllm 1-6).
 type Reference struct {
-	blocks  []block
-	free    int32
-	caching bool
-	content map[key]int32 // first of the twins
-	tables  [][]int32     // by handle
-	spare   []Handle
-	scratch []int32
-	segs    []prefix.Segment
-	record  bool
-	events  []Event
-	guards  []guard // lo is the block
-	taken   []int64
+	blocks            []block
+	free              int32
+	caching           bool
+	content           map[key]int32 // first of the twins
+	tables            [][]int32     // by handle
+	spare             []Handle
+	scratch           []int32
+	segs              []prefix.Segment
+	record, evictions bool
+	evicted           int64
+	events            []Event
+	guards            []guard // lo is the block
+	taken             []int64
 }
 
 var _ Pool = (*Reference)(nil)
@@ -91,7 +92,10 @@ func (p *Reference) Oldest(n int32, dst []prefix.StreamID) []prefix.StreamID {
 func (p *Reference) Cached() int64 { return int64(len(p.content)) }
 
 // Record implements Pool.
-func (p *Reference) Record(on bool) { p.record = on }
+func (p *Reference) Record(on, evictions bool) { p.record, p.evictions = on, evictions }
+
+// Evicted implements Pool.
+func (p *Reference) Evicted() int64 { return p.evicted }
 
 // Events implements Pool.
 func (p *Reference) Events() []Event { return p.events }
@@ -187,7 +191,8 @@ func (p *Reference) Grow(h Handle, n int32) {
 		if p.blocks[b].hashed {
 			k := p.blocks[b].key
 			p.forget(b)
-			if p.record {
+			p.evicted++
+			if p.evictions {
 				p.events = append(p.events, Event{Kind: Evicted, Stream: k.stream, Lo: k.block, Hi: k.block + 1, Block: b})
 			}
 		}

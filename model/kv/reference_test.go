@@ -69,7 +69,7 @@ func TestReferenceFreeOrder(t *testing.T) {
 // Copies are not merged; the first registered that is still there is found (spec: vllm 1).
 func TestReferenceTwins(t *testing.T) {
 	p := NewReference(4, true)
-	p.Record(true)
+	p.Record(true, true)
 	a, b := p.Open(), p.Open()
 	p.Grow(a, 1)
 	p.Grow(b, 1)

@@ -210,8 +210,8 @@ func TestPoolsAgreeUnderScheduler(t *testing.T) {
 			ref: NewReference(usable, true), ext: ext,
 		}
 		s.budget = 40 * s.block
-		s.ref.Record(true)
-		s.ext.Record(true)
+		s.ref.Record(true, true)
+		s.ext.Record(true, true)
 		s.tree.Root()
 		for range 24 {
 			s.idle = append(s.idle, &turn{})
