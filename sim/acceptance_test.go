@@ -201,7 +201,7 @@ type hitCount struct {
 
 // countHits puts the turns of a trace, all at once, through the engine of c without a clock.
 func countHits(c *Config) (count hitCount) {
-	l := engine.NewLoop(engine.New(c.Engine, kv.NewExtent(c.KVBlocks, true)))
+	l := engine.NewLoop(engine.New(&c.Engine, kv.NewExtent(c.KVBlocks, true)))
 	tree := c.Trace.Tree
 	var requests []engine.Request // by slot
 	var tokens []int32

@@ -8,39 +8,39 @@ import (
 	"github.com/sluice-sim/sluice/results"
 )
 
-// replica is one engine with its clock.
+// replica is one engine with its clock. What every step looks at comes first: where thousands take turns, what costs is how
+// much memory a turn touches.
 type replica struct {
 	loop  *engine.Loop
 	slots []slotState // by engine slot
+
+	dirty    bool   // has something to do at this instant
+	blocked  bool   // waits for the oldest step in flight
+	deferred bool   // the first ordinary end of a step is settled with the one after it; see defer.go
+	runEpoch uint32 // of the time since the replica last began to wait for an end
+	inFlight int32
+	depth    int
+	flight   [2]span
+	freeAt   int64 // when the last step in flight ends
+	decoding decodeRun
 
 	inbox  []int32 // attempts dispatched and not taken in yet
 	aborts []int32 // attempts to abort before the next output is processed
 	probes []int32 // probes that wait for the end of the step in progress
 
-	dirty   bool // has something to do at this instant
-	blocked bool // waits for the oldest step in flight
-	flight  [2]span
-	depth   int
-	freeAt  int64 // when the last step in flight ends
+	evicted int64 // blocks, accounted for
+	series  series
 
-	decoding decodeRun
-	deferred bool   // the first ordinary end of a step is settled with the one after it; see defer.go
-	runEpoch uint32 // of the time since the replica last began to wait for an end
+	outbox  []kvBatch // KV events on their way to the policies
+	kvEpoch uint32    // of the events on the agenda
 
 	gauges  policies.Sample // of the last finished step
 	lazy    lazyScrapes
 	queries int64 // prefix-cache counters
 	hits    int64
-	evicted int64 // blocks, accounted for
 
 	tier tier
 	pins []int32 // places in run.retention
-
-	inFlight int32
-	series   series
-
-	outbox  []kvBatch // KV events on their way to the policies
-	kvEpoch uint32    // of the events on the agenda
 }
 
 // slotState is what changes with every step about an attempt in an engine; the rest of it is looked at when it comes and
@@ -166,16 +166,15 @@ func (r *run) scheduled(i int32, st *engine.Step) {
 		r.totals.Steps++
 	}
 	longer := int64(0)
-	if p.tier.offload != nil {
+	if r.cfg.CPUTier != nil {
 		t.start, longer = p.tier.begin(r.cfg.CPUTier, t.start, d)
 		r.totals.TransferBusyPS += longer
 	}
 	t.end = t.start + d + longer
-	if !t.computes && p.tier.offload != nil {
-		t.end = p.tier.wait(t.start)
-	}
-	if p.tier.spins(t.computes) {
+	if r.cfg.CPUTier != nil && p.tier.spins(t.computes) {
 		t.end = never
+	} else if r.cfg.CPUTier != nil && !t.computes {
+		t.end = p.tier.wait(t.start)
 	}
 	p.freeAt = t.end
 	p.flight[p.depth] = t
@@ -184,7 +183,7 @@ func (r *run) scheduled(i int32, st *engine.Step) {
 
 // stepTime is what the law says, and what of it the decoding requests would take by themselves.
 func (r *run) stepTime(i int32, st *engine.Step) int64 {
-	d := r.stepPS(i, &st.Shape)
+	d := r.stepPS(i, st.Shape)
 	decode := int64(0)
 	if len(st.Shape.Prefill) == 0 {
 		decode = d
@@ -210,7 +209,7 @@ func (r *run) stepEnded(i int32) {
 	p.flight[0] = p.flight[1]
 	p.depth--
 	r.applyAborts(i)
-	if p.tier.offload != nil {
+	if r.cfg.CPUTier != nil {
 		p.tier.report(r.now)
 	}
 	p.loop.Complete()
@@ -243,7 +242,7 @@ func (r *run) stepEnded(i int32) {
 	}
 	r.noteContent(i)
 	r.publishKV(i, r.now)
-	if r.needs&policies.NeedsSamples != 0 {
+	if r.samples {
 		st := p.loop.TakePrefixStats()
 		p.queries += st.Queries
 		p.hits += st.Hits

@@ -165,6 +165,9 @@ func (r *run) unpinAll() {
 // pin of the session that arrived last goes (spec: policies C2, a rule of ours). The clairvoyant bound gives up what is
 // used last as soon as a step needs the room.
 func (r *run) makeRoom(i int32) {
+	if !r.retention.on {
+		return
+	}
 	p := &r.replicas[i]
 	for len(p.pins) > 0 {
 		if r.retention.clairvoyant {

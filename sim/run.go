@@ -53,6 +53,7 @@ type run struct {
 	control  core
 	needs    policies.Signals
 	sendKV   bool
+	samples  bool // of the engines' metrics are read
 	looks    bool // the policies look at all replicas whenever they decide
 	defers   bool // ends of steps that concern nobody else are settled with the next end; see defer.go
 	news     news
@@ -113,6 +114,7 @@ func (r *run) setUp() {
 	r.tree = about.Tree.Extended()
 	r.needs = c.Gate.Signals(c.GateParams) | c.Router.Signals(c.RouterParams)
 	r.sendKV = r.needs&policies.NeedsKVEvents != 0
+	r.samples = r.needs&policies.NeedsSamples != 0
 	r.replicas = make([]replica, c.Replicas)
 	r.ends = newEnds(c.Replicas)
 	r.history = newHistory(c.Replicas, r.tree.Len())

@@ -24,8 +24,10 @@ func (r *run) begin(i int32) {
 		if d := p.loop.DecodeRun(); d.Steps > 1 {
 			p.decoding = decodeRun{active: true, left: d.Steps, rows: int64(d.Rows), context: d.Context, windowed: d.Windowed, below: int64(d.Below)}
 			p.decoding.a, p.decoding.b, p.decoding.c = r.decodeCoefficients(i, d.Rows)
-			if at, ok := p.tier.next(); ok { // the step that ends then tells the engine of the transfer
-				p.decoding.left = p.endedBefore(at)
+			if r.cfg.CPUTier != nil {
+				if at, ok := p.tier.next(); ok { // the step that ends then tells the engine of the transfer
+					p.decoding.left = p.endedBefore(at)
+				}
 			}
 			end = p.endOf(p.decoding.left)
 			if p.deferred = r.defers && d.Lull; p.deferred {
@@ -148,18 +150,24 @@ func (r *run) jump(i, m int32) {
 	case r.sendKV: // what an earlier step has changed is told with its last step
 		r.publishKV(i, p.endOf(0))
 		p.loop.Jump(m)
-		p.gauges.Usage = p.loop.Usage()
+		if r.samples {
+			p.gauges.Usage = p.loop.Usage()
+		}
 		r.noteContent(i)
 		r.publishKV(i, last)
 		p.loop.Resume(m)
 		r.noteContent(i)
 	default:
 		p.loop.Jump(m)
-		p.gauges.Usage = p.loop.Usage()
+		if r.samples {
+			p.gauges.Usage = p.loop.Usage()
+		}
 		p.loop.Resume(m)
 		r.noteContent(i)
 	}
-	p.gauges.Running, p.gauges.Waiting = int32(p.loop.Running()), int32(p.loop.Waiting()+p.loop.Skipped())
+	if r.samples {
+		p.gauges.Running, p.gauges.Waiting = int32(p.loop.Running()), int32(p.loop.Waiting()+p.loop.Skipped())
+	}
 	next := [2]span{{last, p.endOf(m), true}}
 	if p.depth == 2 {
 		next[1] = span{next[0].end, p.endOf(m + 1), true}

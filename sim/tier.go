@@ -162,7 +162,7 @@ const maxSpins = 8
 // can be computed, and no transfer is under way that would change that. It happens to vLLM where a request that is to load
 // is ahead in the queue of one that has loaded, and does not fit beside what that one will need (spec: vllm 14.1).
 func (t *tier) spins(computes bool) bool {
-	if computes || t.offload == nil || len(t.transfers) > 0 {
+	if computes || len(t.transfers) > 0 {
 		t.vain = 0
 		return false
 	}

@@ -58,7 +58,7 @@ func newCore(cfg *Config, law *latency.Law, clk clock, m *meter) *core {
 	pool.Record(true, true)
 	c := &core{
 		cfg: cfg, clock: clk, meter: m, law: law, names: newContent(cfg.Engine.BlockTokens), factor: 1, live: map[*request]bool{},
-		loop: engine.NewLoop(engine.New(cfg.Engine, pool)),
+		loop: engine.NewLoop(engine.New(&cfg.Engine, pool)),
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go c.run()
@@ -277,7 +277,7 @@ func (c *core) scheduled(st *engine.Step) {
 	start := max(c.now, c.freeAt)
 	c.freeAt = start
 	if st.Tokens > 0 {
-		c.freeAt += int64(float64(c.law.Picoseconds(&st.Shape)) * c.factor)
+		c.freeAt += int64(float64(c.law.Picoseconds(st.Shape)) * c.factor)
 		c.meter.iteration.Observe(float64(st.Tokens))
 	}
 	c.flight[c.depth] = c.freeAt

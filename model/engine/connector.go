@@ -223,7 +223,7 @@ func (o *Offload) lookup(e *Engine, s Slot, gpu int32) Lookup {
 	if o.side[s].jobs > 0 {
 		l.Retry = true
 	} else {
-		path, n := o.inChunks(r.Path), o.chunks(e, r)
+		path, n := o.inChunks(r.path), o.chunks(e, r)
 		l.CPU, l.Retry = o.match(path, n, gpu, size)
 		o.tier.Touch(path, n)
 	}
@@ -262,7 +262,7 @@ func (o *Offload) load(e *Engine, s Slot, l Lookup) {
 	j.Load, j.Slot, j.Epoch = true, s, r.epoch
 	j.First = l.GPU / b
 	j.Blocks = blocksFor(l.GPU+l.CPU, b) - j.First
-	path := o.inChunks(r.Path)
+	path := o.inChunks(r.path)
 	for _, x := range path {
 		if lo, hi := max(x.Lo, from), min(x.Hi, to); lo < hi {
 			j.Chunks = append(j.Chunks, prefix.Segment{Stream: x.Stream, Lo: lo, Hi: hi})

@@ -49,7 +49,7 @@ const benchTurns = 16
 func newTurns(cpu string, context, more int32) *turns {
 	cfg := DefaultConfig()
 	cfg.MaxBatchedTokens = 1 << 20
-	d := &turns{loop: NewLoop(New(cfg, kv.NewExtent(3*(context/16+benchTurns*20)+more, true)))}
+	d := &turns{loop: NewLoop(New(&cfg, kv.NewExtent(3*(context/16+benchTurns*20)+more, true)))}
 	tier := kv.CPUConfig{Chunks: 10 * (context/16 + benchTurns*20), ARC: cpu == "arc", Places: cpu == "places"}
 	if cpu == "threshold" {
 		tier.StoreThreshold = 2

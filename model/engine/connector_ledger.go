@@ -252,7 +252,7 @@ func (e *Engine) answerStays(r *request, l *Lookup) bool {
 		return true // whatever it finds
 	}
 	for _, s := range e.running {
-		if onPath(r.Path, e.requests[s].Prompt.Stream) {
+		if onPath(r.path, e.requests[s].prompt.Stream) {
 			return false // that one may register what this one needs
 		}
 	}
@@ -261,7 +261,7 @@ func (e *Engine) answerStays(r *request, l *Lookup) bool {
 	}
 	hits, idle := int32(0), int32(0)
 	if e.cfg.PrefixCaching {
-		hits, idle = e.pool.Lookup(r.Path, (r.tokens-1)/e.cfg.BlockTokens)
+		hits, idle = e.pool.Lookup(r.path, (r.tokens-1)/e.cfg.BlockTokens)
 	}
 	if idle == 0 {
 		return true

@@ -89,7 +89,7 @@ func (o *Simple) lookup(e *Engine, s Slot, gpu int32) Lookup {
 	b := e.cfg.BlockTokens
 	l := Lookup{Slot: s, GPU: gpu}
 	limit := gpu/b + (r.tokens-1-gpu)/b
-	for _, x := range r.Path {
+	for _, x := range r.path {
 		for i := max(x.Lo, gpu/b); i < min(x.Hi, limit); i++ {
 			c := o.cpu.Find(x.Stream, i)
 			if c == 0 {
@@ -183,7 +183,7 @@ func (o *Simple) storeEagerly(e *Engine, st *Step) {
 // storeEntry stores the blocks of one request, as long as there is room, and returns what is left.
 func (o *Simple) storeEntry(e *Engine, x *Entry, room int32) int32 {
 	r := &e.requests[x.Slot]
-	confirmed := x.Past - r.inFlight
+	confirmed := x.Past - int32(r.inFlight)
 	if x.Yields && e.cfg.Async {
 		confirmed++ // this step's own
 	}

@@ -13,7 +13,7 @@ func (o *Offload) decide(e *Engine, st *Step) {
 		s := st.Entries[i].Slot
 		r, x := &e.requests[s], &o.side[s]
 		if to := o.storable(e, r, r.computed); to > x.next {
-			j, ok := o.storeChunks(s, r.epoch, o.inChunks(r.Path), o.chunks(e, r), x.next, to)
+			j, ok := o.storeChunks(s, r.epoch, o.inChunks(r.path), o.chunks(e, r), x.next, to)
 			if ok {
 				x.next = to
 			}
@@ -45,7 +45,7 @@ func (o *Offload) decide(e *Engine, st *Step) {
 func (o *Offload) storable(e *Engine, r *request, tokens int32) int32 {
 	tokens = min(tokens, r.tokens)
 	if o.cfg.PromptOnly {
-		tokens = min(tokens, r.Prompt.Tokens)
+		tokens = min(tokens, r.prompt.Tokens)
 	}
 	return min(tokens/e.cfg.BlockTokens, r.held) / o.cfg.BlocksPerChunk
 }
@@ -101,7 +101,7 @@ func (o *Offload) end(e *Engine, s Slot) {
 		o.ended = append(o.ended, endedRequest{})
 	}
 	x := &o.ended[n]
-	*x = endedRequest{slot: s, epoch: r.epoch, table: r.table, from: from, to: to, n: o.chunks(e, r), path: append(x.path[:0], o.inChunks(r.Path)...)}
+	*x = endedRequest{slot: s, epoch: r.epoch, table: r.table, from: from, to: to, n: o.chunks(e, r), path: append(x.path[:0], o.inChunks(r.path)...)}
 }
 
 // settleGuard passes the guard of an ended request's chunks to the job that stores them, or drops it if there is none.
@@ -264,7 +264,7 @@ func (o *Offload) steady(e *Engine) int32 {
 
 func (o *Offload) settled(e *Engine, s Slot) bool {
 	r := &e.requests[s]
-	return o.tier.Settled(o.inChunks(r.Path), o.chunks(e, r))
+	return o.tier.Settled(o.inChunks(r.path), o.chunks(e, r))
 }
 
 // jumped forgets what the last schedule call decided, as n steady steps do, and counts what they ask for in vain.

@@ -21,7 +21,7 @@ type tiered struct {
 }
 
 func newTiered(cfg Config, o OffloadConfig, pool kv.Pool, late int) *tiered {
-	x := &tiered{loop: NewLoop(New(cfg, pool)), late: late}
+	x := &tiered{loop: NewLoop(New(&cfg, pool)), late: late}
 	x.loop.Connect(o)
 	return x
 }

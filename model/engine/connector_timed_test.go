@@ -120,7 +120,7 @@ func TestConnectorTimed(t *testing.T) {
 		cfg := DefaultConfig()
 		cfg.Async = async
 		cfg.MaxBatchedTokens = 512
-		d := &timed{t: t, loop: NewLoop(New(cfg, kv.NewExtent(600, true))), link: latency.NewTransferQueue(gpu.HostLink()), bytes: 2 << 20}
+		d := &timed{t: t, loop: NewLoop(New(&cfg, kv.NewExtent(600, true))), link: latency.NewTransferQueue(gpu.HostLink()), bytes: 2 << 20}
 		d.loop.Connect(OffloadConfig{CPUConfig: kv.CPUConfig{Chunks: 2000}, BlocksPerChunk: 1, PromptOnly: true})
 		var tree prefix.Tree
 		var first []int64

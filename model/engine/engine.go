@@ -63,22 +63,32 @@ const (
 	loading // waits for KV from the CPU tier, vLLM's WAITING_FOR_REMOTE_KVS
 )
 
-// request is a live request.
+// request is a live request. What every step looks at comes first and fills one line of a processor's cache, the rest
+// another: where many engines take turns, it is the lines that cost.
 type request struct {
-	Request
-	state    state
-	epoch    uint32
-	table    kv.Handle
-	computed int32 // tokens whose KV exists or is being computed
-	tokens   int32 // prompt and output tokens appended so far
-	held     int32 // blocks in the table
-	cached   int32 // leading blocks of the table that are registered
-	inFlight int32 // placeholders: output tokens being sampled in steps not yet processed
-	stale    int32 // output tokens in flight from before a preemption; they are still delivered
-	dropped  int32 // output tokens in flight that will be thrown away
-	preempts int32
-	skipped  bool // in the skipped queue rather than the waiting one
+	prompt    prefix.Prefix
+	maxTokens int32
+	stopAfter int32
+	computed  int32 // tokens whose KV exists or is being computed
+	tokens    int32 // prompt and output tokens appended so far
+	table     kv.Handle
+	held      int32 // blocks in the table, or owed to it
+	cached    int32 // leading blocks of the table that are registered
+	epoch     uint32
+	inFlight  int16 // placeholders: output tokens being sampled in steps not yet processed
+	stale     int16 // output tokens in flight from before a preemption; they are still delivered
+	dropped   int16 // output tokens in flight that will be thrown away
+	state     state
+	eager     bool // registers blocks as they fill; see late.go
 	lateness
+
+	id, arrival int64
+	path        []prefix.Segment
+	priority    int32
+	preempts    int32
+	own         prefix.StreamID // that the last blocks of the path belong to; see late.go
+	streams     uint32          // one bit for each stream on the path, several of which may have the same
+	skipped     bool            // in the skipped queue rather than the waiting one
 }
 
 // Entry is the part of one request in a step.
@@ -94,8 +104,8 @@ type Entry struct {
 type Step struct {
 	Number  int64 // of the schedule call
 	Entries []Entry
-	Tokens  int32         // computed in all
-	Shape   latency.Batch // for the law
+	Tokens  int32          // computed in all
+	Shape   *latency.Batch // for the law; valid until the next call to schedule
 }
 
 // Admission is one request that went from waiting to running.
@@ -136,21 +146,20 @@ type PrefixStats struct {
 
 // Engine is one vLLM engine without its clock.
 type Engine struct {
-	cfg      Config
+	cfg      *Config
 	pool     kv.Pool
-	requests []request
-	spare    []Slot
-	running  []Slot
-	waiting  queue
-	skipped  queue
-	passed   []Slot // looked at and passed over in this schedule call
-	ended    bool   // something finished since the last schedule call
+	late     *kv.Extent // the pool, if blocks are registered late; see late.go
 	steps    int64
 	live     int32
-	tier     connector  // nil without a CPU tier
-	ledger   *ledger    // of tier
-	offload  *Offload   // tier, if it is that one
-	late     *kv.Extent // the pool, if blocks are registered late; see late.go
+	ended    bool // something finished since the last schedule call
+	running  []Slot
+	requests []request
+	waiting  queue
+	skipped  queue
+	tier     connector // nil without a CPU tier
+	shape    latency.Batch
+	spare    []Slot
+	passed   []Slot // looked at and passed over in this schedule call
 
 	// What the last Schedule did. Valid until the next call.
 	Admitted  []Admission
@@ -161,17 +170,20 @@ type Engine struct {
 
 	Prefix      PrefixStats // since the last TakePrefixStats
 	Preemptions int64       // in all
+
+	ledger  *ledger  // of tier
+	offload *Offload // tier, if it is that one
 }
 
-// New returns an idle engine over an empty pool.
-func New(cfg Config, pool kv.Pool) *Engine {
+// New returns an idle engine over an empty pool. Engines may share a configuration, which must not change any more.
+func New(cfg *Config, pool kv.Pool) *Engine {
 	e := &Engine{cfg: cfg, pool: pool}
 	e.waiting.priority, e.skipped.priority = cfg.Priority, cfg.Priority
 	return e
 }
 
 // Config is the engine's configuration.
-func (e *Engine) Config() *Config { return &e.cfg }
+func (e *Engine) Config() *Config { return e.cfg }
 
 // Pool is the engine's block pool.
 func (e *Engine) Pool() kv.Pool { return e.pool }
@@ -243,7 +255,10 @@ func (e *Engine) Add(r Request) Slot {
 		e.requests = append(e.requests, request{})
 	}
 	q := &e.requests[s]
-	*q = request{Request: r, state: waiting, epoch: q.epoch, tokens: r.Prompt.Tokens}
+	*q = request{
+		prompt: r.Prompt, maxTokens: r.MaxTokens, stopAfter: r.StopAfter, path: r.Path, id: r.ID, arrival: r.Arrival, priority: r.Priority,
+		state: waiting, epoch: q.epoch, tokens: r.Prompt.Tokens,
+	}
 	e.live++
 	if e.tier != nil {
 		e.ledger.open(s)
@@ -324,7 +339,7 @@ func (e *Engine) retire(s Slot) {
 	r := &e.requests[s]
 	r.state = vacant
 	r.epoch++
-	r.Path = nil
+	r.path = nil
 	e.spare = append(e.spare, s)
 	e.live--
 	e.ended = true

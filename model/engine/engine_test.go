@@ -13,7 +13,7 @@ import (
 func busy(pool func(usable int32, caching bool) kv.Pool, n int, context int32) *Loop {
 	cfg := DefaultConfig()
 	cfg.MaxModelLen = 1 << 30
-	l := NewLoop(New(cfg, pool(1<<22, true)))
+	l := NewLoop(New(&cfg, pool(1<<22, true)))
 	var tree prefix.Tree
 	for i := range n {
 		p := prefix.Prefix{Stream: tree.Root(), Tokens: context}

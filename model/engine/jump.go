@@ -49,10 +49,10 @@ func (l *Loop) DecodeRun() DecodeRun {
 	lead := int32(depth) // a request leaves the schedule this many tokens before its last is processed
 	for _, s := range l.running {
 		r := &l.requests[s]
-		out := r.tokens - r.Prompt.Tokens
-		run.Steps = min(run.Steps, r.MaxTokens-out-lead, l.cfg.MaxModelLen-r.computed-2)
-		if r.StopAfter > 0 {
-			run.Steps, run.Lull = min(run.Steps, r.StopAfter-out-1), false
+		out := r.tokens - r.prompt.Tokens
+		run.Steps = min(run.Steps, r.maxTokens-out-lead, l.cfg.MaxModelLen-r.computed-2)
+		if r.stopAfter > 0 {
+			run.Steps, run.Lull = min(run.Steps, r.stopAfter-out-1), false
 		}
 		run.Context += int64(r.computed)
 		if w := l.cfg.SlidingWindowTokens; w > 0 && r.computed < w {
@@ -76,12 +76,12 @@ func (l *Loop) Lull() bool {
 	for i := range st.Entries {
 		x := &st.Entries[i]
 		r := &l.requests[x.Slot]
-		if n := r.tokens + 1; x.Yields && r.epoch == x.epoch && (n == r.Prompt.Tokens+1 || n >= r.Prompt.Tokens+r.MaxTokens || n >= l.cfg.MaxModelLen || r.StopAfter > 0) {
+		if n := r.tokens + 1; x.Yields && r.epoch == x.epoch && (n == r.prompt.Tokens+1 || n >= r.prompt.Tokens+r.maxTokens || n >= l.cfg.MaxModelLen || r.stopAfter > 0) {
 			return false
 		}
 	}
 	for _, s := range l.running {
-		if r := &l.requests[s]; r.tokens+r.inFlight-r.computed > 1 {
+		if r := &l.requests[s]; r.tokens+int32(r.inFlight)-r.computed > 1 {
 			return false
 		}
 	}
@@ -118,7 +118,7 @@ func (l *Loop) headMayFit() bool {
 		return true
 	}
 	for _, s := range l.running {
-		if onPath(head.Path, l.requests[s].Prompt.Stream) {
+		if onPath(head.path, l.requests[s].prompt.Stream) {
 			return true
 		}
 	}

@@ -15,13 +15,10 @@ import (
 
 // lateness is what a request's late registration goes by.
 type lateness struct {
-	ready   int32           // leading blocks that are full; those from cached on are not registered yet
-	due     int32           // of these, those that were full at the end of the last step
-	owed    int32           // blocks taken from the pool that are not in the table yet
-	own     prefix.StreamID // that the last blocks of the path belong to
-	ownFrom int32           // the first of them that may be late
-	eager   bool
-	streams uint64 // one bit for each stream on the path
+	ownFrom int32 // the first block of the end of its path, which belongs to one stream, that may be late
+	ready   int32 // leading blocks that are full; those from cached on are not registered yet
+	due     int32 // of these, those that were full at the end of the last step
+	owed    int32 // blocks taken from the pool that are not in the table yet
 }
 
 // RegisterLate lets the engine register blocks late where nobody can tell, and says whether it will: it needs the extent pool
@@ -34,20 +31,20 @@ func (e *Engine) RegisterLate() bool {
 	return ok
 }
 
-// bit is the bit of a stream in lateness.streams.
-func bit(s prefix.StreamID) uint64 { return 1 << (uint32(s) * 0x9E3779B1 >> 26) }
+// bit is the bit of a stream in request.streams.
+func bit(s prefix.StreamID) uint32 { return 1 << (uint32(s) * 0x9E3779B1 >> 27) }
 
 // meet prepares a request that arrives: which of those that live, it included, must register their blocks as they fill.
 func (e *Engine) meet(s Slot) {
 	r := &e.requests[s]
-	n := len(r.Path)
+	n := len(r.path)
 	if n == 0 {
 		r.eager = true
 		return
 	}
-	r.own, r.ownFrom = r.Path[n-1].Stream, max(1, r.Path[n-1].Lo) // that a replica holds anything is told at once
-	for i := range r.Path {
-		r.streams |= bit(r.Path[i].Stream)
+	r.own, r.ownFrom = r.path[n-1].Stream, max(1, r.path[n-1].Lo) // that a replica holds anything is told at once
+	for i := range r.path {
+		r.streams |= bit(r.path[i].Stream)
 	}
 	e.meetAll(r, e.running)
 	e.meetAll(r, e.waiting.slots())
@@ -60,11 +57,11 @@ func (e *Engine) meetAll(r *request, others []Slot) {
 		if x == r {
 			continue
 		}
-		if !x.eager && r.streams&bit(x.own) != 0 && onPath(r.Path, x.own) {
+		if !x.eager && r.streams&bit(x.own) != 0 && onPath(r.path, x.own) {
 			x.eager = true
 			e.flush(x)
 		}
-		if !r.eager && x.streams&bit(r.own) != 0 && onPath(x.Path, r.own) {
+		if !r.eager && x.streams&bit(r.own) != 0 && onPath(x.path, r.own) {
 			r.eager = true
 		}
 	}
@@ -72,7 +69,7 @@ func (e *Engine) meetAll(r *request, others []Slot) {
 
 // mayWait tells whether the registration of the full blocks of r, of which tokens are the first, can wait.
 func (e *Engine) mayWait(r *request, tokens int32) bool {
-	return e.late != nil && !r.eager && r.cached >= r.ownFrom && tokens > r.Prompt.Tokens
+	return e.late != nil && !r.eager && r.cached >= r.ownFrom && tokens > r.prompt.Tokens
 }
 
 // flush brings the pool up to date with a request that holds blocks.
@@ -83,7 +80,7 @@ func (e *Engine) flush(r *request) {
 	}
 	e.flushDue(r)
 	if r.ready > r.cached {
-		e.pool.Register(r.table, r.Path, r.cached, r.ready)
+		e.pool.Register(r.table, r.path, r.cached, r.ready)
 		r.cached = r.ready
 	}
 }
@@ -98,7 +95,7 @@ func (e *Engine) flushDue(r *request) {
 		r.owed = 0
 	}
 	first := len(e.pool.Events())
-	e.pool.Register(r.table, r.Path, r.cached, r.due)
+	e.pool.Register(r.table, r.path, r.cached, r.due)
 	r.cached = r.due
 	for k := range e.pool.Events()[first:] {
 		e.pool.Events()[first+k].Late = true

@@ -53,7 +53,7 @@ func lateWorld(t *rapid.T, waited, eagers *int) {
 	says := []told{{}, {}}
 	for _, p := range pools {
 		p.Record(true, true)
-		loops = append(loops, NewLoop(New(cfg, p)))
+		loops = append(loops, NewLoop(New(&cfg, p)))
 	}
 	late := loops[1]
 	if loops[0].RegisterLate() || !late.RegisterLate() {

@@ -26,13 +26,13 @@ func (q *queue) pop() Slot {
 // before tells whether a goes before b under priority scheduling.
 func before(e *Engine, a, b Slot) bool {
 	x, y := &e.requests[a], &e.requests[b]
-	if x.Priority != y.Priority {
-		return x.Priority < y.Priority
+	if x.priority != y.priority {
+		return x.priority < y.priority
 	}
-	if x.Arrival != y.Arrival {
-		return x.Arrival < y.Arrival
+	if x.arrival != y.arrival {
+		return x.arrival < y.arrival
 	}
-	return x.ID < y.ID
+	return x.id < y.id
 }
 
 func (q *queue) push(e *Engine, s Slot) {

@@ -12,7 +12,7 @@ func (e *Engine) headNeeds() int32 {
 	r := &e.requests[q.front()]
 	hits, idle := int32(0), int32(0)
 	if e.cfg.PrefixCaching && r.computed == 0 {
-		hits, idle = e.pool.Lookup(r.Path, (r.tokens-1)/e.cfg.BlockTokens)
+		hits, idle = e.pool.Lookup(r.path, (r.tokens-1)/e.cfg.BlockTokens)
 	}
 	return max(blocksFor(min(r.tokens, e.cfg.MaxModelLen), e.cfg.BlockTokens)-hits-r.held, 0) + idle
 }
@@ -23,7 +23,7 @@ func (e *Engine) Wanted() int32 {
 	n := e.headNeeds()
 	for _, s := range e.running {
 		r := &e.requests[s]
-		next := r.computed + max(min(r.tokens+r.inFlight-r.computed, e.cfg.MaxBatchedTokens), 0)
+		next := r.computed + max(min(r.tokens+int32(r.inFlight)-r.computed, e.cfg.MaxBatchedTokens), 0)
 		n += max(blocksFor(next, e.cfg.BlockTokens)-r.held, 0)
 	}
 	return n

@@ -30,10 +30,10 @@ func (e *Engine) scheduleRunning(st *Step, budget int32) int32 {
 	for i := 0; i < len(e.running) && budget > 0; i++ {
 		s := e.running[i]
 		r := &e.requests[s]
-		if r.inFlight > 0 && r.computed+2-r.inFlight >= r.Prompt.Tokens+r.MaxTokens {
+		if r.inFlight > 0 && r.computed+2-int32(r.inFlight) >= r.prompt.Tokens+r.maxTokens {
 			continue // the step in flight is its last
 		}
-		n := r.tokens + r.inFlight - r.computed
+		n := r.tokens + int32(r.inFlight) - r.computed
 		if t := e.cfg.LongPrefillTokens; t > 0 {
 			n = min(n, t)
 		}
@@ -72,7 +72,7 @@ func (e *Engine) victim() (Slot, int) {
 		at = 0
 		for i := 1; i < len(e.running); i++ {
 			a, b := &e.requests[e.running[i]], &e.requests[e.running[at]]
-			if a.Priority > b.Priority || (a.Priority == b.Priority && a.Arrival > b.Arrival) {
+			if a.priority > b.priority || (a.priority == b.priority && a.arrival > b.arrival) {
 				at = i
 			}
 		}
@@ -168,7 +168,7 @@ func (e *Engine) find(s Slot) (f found, retry bool) {
 		return f, false
 	}
 	if e.cfg.PrefixCaching {
-		f.hits, f.idle = e.pool.Lookup(r.Path, (r.tokens-1)/e.cfg.BlockTokens)
+		f.hits, f.idle = e.pool.Lookup(r.path, (r.tokens-1)/e.cfg.BlockTokens)
 	}
 	if e.tier != nil {
 		l := e.ask(s, f.hits*e.cfg.BlockTokens)
@@ -207,7 +207,7 @@ func (e *Engine) admit(s Slot, start int32, f found) {
 	e.Admitted = append(e.Admitted, a)
 	e.running = append(e.running, s)
 	if e.late != nil && !r.eager && f.hits == (r.tokens-1)/e.cfg.BlockTokens {
-		beyond, _ := e.pool.Lookup(r.Path, f.hits+1)
+		beyond, _ := e.pool.Lookup(r.path, f.hits+1)
 		r.eager = beyond > f.hits
 	}
 	r.state = running
@@ -293,7 +293,7 @@ func (e *Engine) enter(r *request, slots int32, f found) bool {
 	if r.held == 0 {
 		r.table = e.pool.Open()
 		if f.hits > 0 {
-			e.pool.Hold(r.table, r.Path, f.hits)
+			e.pool.Hold(r.table, r.path, f.hits)
 		}
 		r.cached, r.ready, r.due = f.hits, f.hits, f.hits
 	}
@@ -319,7 +319,8 @@ func blocksFor(tokens, block int32) int32 { return (tokens + block - 1) / block 
 // advance counts the scheduled tokens as computed and describes the step for the law.
 func (e *Engine) advance(st *Step) {
 	st.Tokens = 0
-	sh := &st.Shape
+	sh := &e.shape
+	st.Shape = sh
 	sh.DecodeRows, sh.DecodeContext, sh.DecodeWindowed = 0, 0, 0
 	sh.Sampled = int32(len(st.Entries)) // vLLM computes logits for one row of every request, unfinished chunks included
 	sh.Prefill = sh.Prefill[:0]
@@ -327,7 +328,7 @@ func (e *Engine) advance(st *Step) {
 		x := &st.Entries[i]
 		r := &e.requests[x.Slot]
 		r.computed += x.Tokens
-		x.Yields = r.computed >= r.tokens+r.inFlight
+		x.Yields = r.computed >= r.tokens+int32(r.inFlight)
 		if x.Yields && e.cfg.Async {
 			r.inFlight++
 		}

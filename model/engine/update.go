@@ -25,7 +25,7 @@ func (e *Engine) Update(st *Step) {
 		r.tokens++
 		e.Sampled = append(e.Sampled, x.Slot)
 		if e.cfg.Async && r.state == running {
-			e.register(r, r.computed-r.inFlight)
+			e.register(r, r.computed-int32(r.inFlight))
 		}
 		r.due = r.ready
 		if reason, ended := e.stops(r); ended {
@@ -48,11 +48,11 @@ func (e *Engine) Update(st *Step) {
 
 // stops is the stop test after a token was appended.
 func (e *Engine) stops(r *request) (Reason, bool) {
-	outputs := r.tokens - r.Prompt.Tokens
+	outputs := r.tokens - r.prompt.Tokens
 	switch {
-	case r.StopAfter > 0 && outputs == r.StopAfter:
+	case r.stopAfter > 0 && outputs == r.stopAfter:
 		return Stopped, true
-	case r.tokens >= e.cfg.MaxModelLen || outputs >= r.MaxTokens:
+	case r.tokens >= e.cfg.MaxModelLen || outputs >= r.maxTokens:
 		return Length, true
 	}
 	return Length, false

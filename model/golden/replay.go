@@ -118,7 +118,7 @@ func (r *replay) setUp() {
 		pool = r.ref
 	}
 	pool.Record(true, true)
-	r.loop = engine.NewLoop(engine.New(engine.Config{
+	r.loop = engine.NewLoop(engine.New(&engine.Config{
 		BlockTokens: c.BlockSize, MaxNumSeqs: c.MaxNumSeqs, MaxBatchedTokens: c.MaxNumBatchedTokens,
 		LongPrefillTokens: c.LongPrefillThreshold, MaxModelLen: c.MaxModelLen, ChunkedPrefill: c.ChunkedPrefill,
 		PrefixCaching: c.PrefixCaching, ReserveFullISL: c.ReserveFullISL, Watermark: c.Watermark,
