@@ -79,7 +79,7 @@ func (c *Controller) View() *View { return c.view }
 // Audit returns the counters of leases and of what never became one.
 func (c *Controller) Audit() Audit {
 	a := c.view.ledger.audit
-	a.Waiting = int64(len(c.view.waiters.byAttempt))
+	a.Waiting = int64(c.view.waiters.byAttempt.len())
 	return a
 }
 

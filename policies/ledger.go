@@ -58,14 +58,12 @@ func (a *Audit) add(b Audit) {
 type ledger struct {
 	leases    []Lease
 	free      []int32
-	byAttempt map[AttemptID]int32
+	byAttempt attemptIndex
 	audit     Audit
 }
 
-func (l *ledger) init() { l.byAttempt = make(map[AttemptID]int32) }
-
 func (l *ledger) find(a AttemptID) *Lease {
-	if i, ok := l.byAttempt[a]; ok {
+	if i, ok := l.byAttempt.get(a); ok {
 		return &l.leases[i]
 	}
 	return nil
@@ -99,7 +97,7 @@ func (v *View) open(now Time, t *Turn, r ReplicaID) {
 		l.leases[rep.firstLease].prev = slot
 	}
 	rep.firstLease = slot
-	l.byAttempt[t.Attempt] = slot
+	l.byAttempt.set(t.Attempt, slot)
 	l.audit.Admitted++
 	l.audit.Live++
 
@@ -175,7 +173,7 @@ func (v *View) progress(a AttemptID, output int32) bool {
 // close ends the lease of f's attempt, once; it fills in f's thread, session and replica. False if there is none.
 func (v *View) close(f *Fact) bool {
 	l := &v.ledger
-	slot, ok := l.byAttempt[f.Attempt]
+	slot, ok := l.byAttempt.get(f.Attempt)
 	if !ok {
 		return false
 	}
@@ -196,7 +194,7 @@ func (v *View) close(f *Fact) bool {
 		th.finished++
 	}
 	v.unlink(le)
-	delete(l.byAttempt, f.Attempt)
+	l.byAttempt.remove(f.Attempt)
 	l.free = append(l.free, slot)
 
 	l.audit.Live--

@@ -63,7 +63,6 @@ func newView(tree *prefix.Tree, capabilities []Capability, oracle Oracle, router
 		v.replicas[i].firstLease = noSlot
 	}
 	v.up = make([]ReplicaID, 0, len(capabilities))
-	v.ledger.init()
 	v.changes.init(len(capabilities))
 	v.index.init(tree, &v.changes, len(capabilities))
 	v.fewest = NewRanking(false, func(v *View, r ReplicaID) Place { return Place{Key: int64(v.replicas[r].inFlight)} })

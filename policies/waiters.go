@@ -49,7 +49,7 @@ type waiter struct {
 type waiters struct {
 	slots     []waiter
 	free      []int32
-	byAttempt map[AttemptID]int32
+	byAttempt attemptIndex
 	newest    []int32 // by thread: its latest waiter, noSlot if none
 	keys      map[WakeKey]int32
 	heaps     []heap // of keys, reused
@@ -66,12 +66,11 @@ type ticket struct {
 }
 
 func (q *waiters) init() {
-	q.byAttempt = make(map[AttemptID]int32)
 	q.keys = make(map[WakeKey]int32)
 }
 
 func (q *waiters) find(a AttemptID) (slot int32, ok bool) {
-	slot, ok = q.byAttempt[a]
+	slot, ok = q.byAttempt.get(a)
 	return slot, ok
 }
 
@@ -93,7 +92,7 @@ func (q *waiters) add(t *Turn) ticket {
 	}
 	w := &q.slots[slot]
 	*w = waiter{turn: *t, state: arriving, askedAt: -1, older: noSlot, newer: noSlot, answers: w.answers}
-	q.byAttempt[t.Attempt] = slot
+	q.byAttempt.set(t.Attempt, slot)
 	return ticket{slot, t.Attempt}
 }
 
@@ -124,7 +123,7 @@ func (q *waiters) remove(slot int32) {
 	if w.older != noSlot {
 		q.slots[w.older].newer = w.newer
 	}
-	delete(q.byAttempt, w.turn.Attempt)
+	q.byAttempt.remove(w.turn.Attempt)
 	w.state = 0
 	q.free = append(q.free, slot)
 }
