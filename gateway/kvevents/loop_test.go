@@ -168,6 +168,20 @@ func TestLostBatchesAreReplayed(t *testing.T) {
 	}
 }
 
+// TestFirstBatchesLost: an engine that publishes before the subscription has reached it.
+func TestFirstBatchesLost(t *testing.T) {
+	x := start(t, loopback, SubscriberConfig{Replay: "yes"})
+	time.Sleep(50 * time.Millisecond) // by now it has asked what there was before, which was nothing
+	x.pub.Lose(2)
+	for range 3 {
+		x.store()
+	}
+	x.agree()
+	if s := x.sub.Stats(); s.Resets != 0 || s.Batches != 3 {
+		t.Errorf("%+v, expected three batches", s)
+	}
+}
+
 func TestLostBatchesWithoutReplay(t *testing.T) {
 	x := start(t, loopback, SubscriberConfig{})
 	x.store()

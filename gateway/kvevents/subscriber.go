@@ -211,10 +211,14 @@ func (s *Subscriber) take(ctx context.Context, seq uint64, payload []byte, handl
 		s.reset("the engine counts from the beginning again", handle)
 		s.catchUp(ctx, "", handle)
 	}
+	first := s.live < 0
 	s.live = int64(min(seq, 1<<63-1))
-	if s.known && seq > s.last+1 {
+	switch {
+	case s.known && seq > s.last+1:
 		s.gaps.Add(1)
 		s.catchUp(ctx, "batches were lost", handle)
+	case !s.known && first && seq > 0: // published before the subscription had reached the engine
+		s.catchUp(ctx, "", handle)
 	}
 	if ctx.Err() != nil {
 		return // and it cannot be told what was lost
