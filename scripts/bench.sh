@@ -193,7 +193,7 @@ fifty() {
 # scale measures what a turn costs with longer contexts and with more replicas.
 scale() {
 	metrics ./sim '^BenchmarkContext$' 20x 'Cost of a turn by its context' cpu-ns/turn steps/turn events/turn decisions/turn
-	metrics ./sim '^BenchmarkReplicas$' 1x 'Cost of a turn by the number of replicas, smetric without its decode mask' cpu-ns/turn steps/turn events/turn decisions/turn
+	metrics ./sim '^BenchmarkReplicas$' 3s 'Cost of a turn by the number of replicas, smetric without its decode mask' cpu-ns/turn steps/turn events/turn decisions/turn
 }
 
 # metrics PACKAGE PATTERN TIME TITLE METRIC... prints a table of metrics that benchmarks report themselves, CPU time among them.
