@@ -179,8 +179,8 @@ func (x *soak) operate(ctx context.Context) {
 			case hangup <- os.Interrupt:
 			case <-ctx.Done():
 			}
-		case 1:
-			x.call(ctx, http.MethodPost, name+"drain", "")
+		case 1: // answered before the replica is resumed at the end
+			x.call(context.WithoutCancel(ctx), http.MethodPost, name+"drain", "")
 		case 2, 3:
 			x.call(ctx, http.MethodPost, name+"resume", "")
 		case 4:
