@@ -122,7 +122,7 @@ func TestReplicaDown(t *testing.T) {
 		if out.sentTo(0, 7.01, 100) == 0 || totals.LeasesFailed != int64(n[results.FailedRun]) {
 			t.Errorf("after it came back %d attempts were sent to it; %d leases failed, %d attempts did", out.sentTo(0, 7.01, 100), totals.LeasesFailed, n[results.FailedRun])
 		}
-		sameWalking(t, t, c)
+		sameWalking(t, c)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestRestartLosesTheCache(t *testing.T) {
 		if x.HitGPU != hit || x.WastedTokens != 992-hit || (hit == 0) != (x.WasteCause == results.CauseRestarted) {
 			t.Errorf("fault %d: %d hit tokens, %d wasted because of %s; expected %d hit tokens", kind, x.HitGPU, x.WastedTokens, x.WasteCause, hit)
 		}
-		sameWalking(t, t, c)
+		sameWalking(t, c)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestRestartFailsWhatRuns(t *testing.T) {
 		t.Errorf("the counter of looked-up tokens came to %d before the restart, expected 1000", most)
 	}
 	c.Decisions = nil
-	sameWalking(t, t, c)
+	sameWalking(t, c)
 }
 
 func TestJoinAndDrain(t *testing.T) {
@@ -187,7 +187,7 @@ func TestJoinAndDrain(t *testing.T) {
 	if out.sentTo(0, 6.02, 8.01) != 0 || out.sentTo(0, 8.01, 10) < 5 || out.outcomes()[results.Finished] != 100 {
 		t.Errorf("%d attempts while replica 0 drained, %d after; outcomes %v", out.sentTo(0, 6.02, 8.01), out.sentTo(0, 8.01, 10), out.outcomes())
 	}
-	sameWalking(t, t, c)
+	sameWalking(t, c)
 }
 
 // TestSlowReplica holds a replica that is three times as slow to exactly three times the law.
@@ -200,7 +200,7 @@ func TestSlowReplica(t *testing.T) {
 		t.Errorf("first token %d, end %d, longest gap %d; expected three times %d, %d, %d", b.FirstTokenPS, b.DonePS, b.ITLMaxPS, a.FirstTokenPS, a.DonePS, a.ITLMaxPS)
 	}
 	c.Faults = []Fault{{Kind: SlowReplica, AtPS: seconds(0.5), ForPS: seconds(1), Replica: 0, Factor: 3.3}}
-	sameWalking(t, t, c)
+	sameWalking(t, c)
 }
 
 // TestErrorBurstIsABlackHole: a replica that fails everything at once looks idle, so the fewest requests are always there.
@@ -399,7 +399,7 @@ func TestFaultsAreDeterministic(t *testing.T) {
 		t.Error("another seed draws the same")
 	}
 	c.Seed--
-	sameWalking(t, t, c)
+	sameWalking(t, c)
 }
 
 func TestFaultsThatCannotBe(t *testing.T) {
@@ -451,12 +451,12 @@ func TestFaultAtTheEndOfAStep(t *testing.T) {
 					c := world(t, chain(calls, calls), "none", "vllm-dp")
 					c.Replicas, c.Engine.Async, c.Clients = 2, async, Clients{Retries: 2, RetryDelayPS: 1e10, CancelUpstream: true}
 					c.Faults = []Fault{{Kind: kind, AtPS: ended(j) + off, ForPS: ended(j+30) - ended(j), Replica: 0, Factor: 0.4, Share: 0.7, DetectPS: 1e11, AfterPS: 1e11}}
-					sameWalking(t, t, c)
+					sameWalking(t, c)
 				}
 				c := world(t, chain(calls, calls), "none", "vllm-dp")
 				c.Replicas, c.Engine.Async = 2, async
 				c.Clients = Clients{TimeoutPS: ended(j) + off, Retries: 2, RetryDelayPS: 1e10, CancelUpstream: true}
-				sameWalking(t, t, c)
+				sameWalking(t, c)
 			}
 		}
 	}

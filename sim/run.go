@@ -211,13 +211,15 @@ func (r *run) next() int64 {
 	return at
 }
 
-// idles tells whether nothing will happen but that the policies wake, with nobody at the gate.
+// idles tells whether nothing will happen but that the policies wake and engines are scraped, with nobody at the gate.
 func (r *run) idles() bool {
 	if r.atGate > 0 || r.ends.next().at < never {
 		return false
 	}
 	for i := range r.agenda.heap {
-		if r.agenda.heap[i].kind != wakeDue {
+		switch r.agenda.heap[i].kind {
+		case wakeDue, scrapeDue, scrapeReaches:
+		default:
 			return false
 		}
 	}

@@ -20,12 +20,12 @@ type reporter interface {
 
 // sameWalking runs c jumping and walking, expects the same rows and totals, bit for bit, and returns how many events
 // jumping saved.
-func sameWalking(t *testing.T, f reporter, c *Config) int64 {
+func sameWalking(f reporter, c *Config) int64 {
 	f.Helper()
 	c.Walk = false
-	jump, jumpTotals := simulate(t, c)
+	jump, jumpTotals := simulate(f, c)
 	c.Walk = true
-	walk, walkTotals := simulate(t, c)
+	walk, walkTotals := simulate(f, c)
 	return same(f, "jumping", jump, jumpTotals, "walking", walk, walkTotals)
 }
 
@@ -33,6 +33,9 @@ func sameWalking(t *testing.T, f reporter, c *Config) int64 {
 // one saved.
 func same(f reporter, oneWay string, one *rows, oneTotals *results.Totals, otherWay string, other *rows, otherTotals *results.Totals) int64 {
 	f.Helper()
+	if one.forever != other.forever {
+		f.Fatalf("an engine goes round for nothing %s: %v, %s: %v", oneWay, one.forever, otherWay, other.forever)
+	}
 	saved := otherTotals.Events - oneTotals.Events
 	oneTotals.Events, oneTotals.PolicySteps = otherTotals.Events, otherTotals.PolicySteps
 	for i := range min(len(one.turns), len(other.turns)) {
@@ -59,7 +62,7 @@ func TestJumpingEqualsWalking(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		if c := randomWorld(t, rt); c != nil {
 			c.IntervalPS = int64(rapid.SampledFrom([]float64{5e10, 1e12}).Draw(rt, "interval"))
-			saved += sameWalking(t, rt, c)
+			saved += sameWalking(rt, c)
 		}
 	})
 	if saved < 1000 {
@@ -83,7 +86,7 @@ func TestArrivalAtTheEndOfAStep(t *testing.T) {
 				if got := toPS(1 / c.Arrivals.RatePerS * 1e12); got != end {
 					t.Fatalf("the second session arrives at %d, expected %d", got, end)
 				}
-				sameWalking(t, t, c)
+				sameWalking(t, c)
 			}
 		}
 	}
@@ -99,7 +102,7 @@ func TestEqualReplicas(t *testing.T) {
 			})
 			c := world(t, tr, "none", router)
 			c.Replicas, c.KVBlocks = 3, blocks
-			sameWalking(t, t, c)
+			sameWalking(t, c)
 		}
 	}
 }
@@ -116,7 +119,7 @@ func TestHeadFitsDuringARun(t *testing.T) {
 			reader.Prompt.Stream = tr.Tree.Fork(prefix.Prefix{Stream: tr.Sessions[0].Turns[0].Prompt.Stream, Tokens: 260})
 			c := world(t, tr, "none", "round-robin")
 			c.KVBlocks, c.Engine.Async = blocks, false
-			sameWalking(t, t, c)
+			sameWalking(t, c)
 			out, _ := simulate(t, c)
 			if w, r := out.find(t, 0, 0, 1), out.find(t, 1, 0, 1); r.ScheduledPS > r.SentPS+1e10 && r.ScheduledPS < w.DonePS {
 				early++

@@ -77,7 +77,11 @@ func TestLoadAheadOfLoaded(t *testing.T) {
 	if _, err := Run(t.Context(), c, nothing{}); !errors.Is(err, errForever) {
 		t.Fatalf("the run ends with %v", err)
 	}
-	c.Clients.CancelUpstream = true
+	c.Faults = []Fault{{Kind: ClientDisconnect}} // which has every scrape taken
+	if _, err := Run(t.Context(), c, nothing{}); !errors.Is(err, errForever) {
+		t.Fatalf("with every scrape taken the run ends with %v", err)
+	}
+	c.Faults, c.Clients.CancelUpstream = nil, true
 	if _, err := Run(t.Context(), c, nothing{}); err != nil {
 		t.Fatalf("where clients cancel the run ends with %v", err)
 	}

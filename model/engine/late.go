@@ -74,14 +74,19 @@ func (e *Engine) mayWait(r *request, tokens int32) bool {
 
 // flush brings the pool up to date with a request that holds blocks.
 func (e *Engine) flush(r *request) {
-	if r.owed > 0 {
-		e.late.Give(r.table, r.owed)
-		r.owed = 0
-	}
 	e.flushDue(r)
+	e.pay(r)
 	if r.ready > r.cached {
 		e.pool.Register(r.table, r.path, r.cached, r.ready)
 		r.cached = r.ready
+	}
+}
+
+// pay gives the table the blocks that it is owed.
+func (e *Engine) pay(r *request) {
+	if r.owed > 0 {
+		e.late.Give(r.table, r.owed)
+		r.owed = 0
 	}
 }
 
@@ -90,10 +95,7 @@ func (e *Engine) flushDue(r *request) {
 	if r.due <= r.cached {
 		return
 	}
-	if r.owed > 0 {
-		e.late.Give(r.table, r.owed)
-		r.owed = 0
-	}
+	e.pay(r)
 	first := len(e.pool.Events())
 	e.pool.Register(r.table, r.path, r.cached, r.due)
 	r.cached = r.due
