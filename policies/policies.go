@@ -320,9 +320,9 @@ type Oracle interface {
 // Capability describes one replica to the policies that need physical constants. Unknown figures are 0 and the
 // documentation of a policy says what it does then.
 type Capability struct {
-	KVTokens            int64   // KV capacity
-	BlockTokens         int32   // tokens per KV block
 	PrefillTokensPerSec float64 // cold prefill rate of an 8k prompt (SMetric's drain)
 	AttentionDoubling   float64 // context at which attention doubles the cost of a prefill token (SMetric's L_eq)
+	KVTokens            int64   // KV capacity
+	BlockTokens         int32   // tokens per KV block
 	MaxBatchedTokens    int32
 }

@@ -34,18 +34,20 @@ type View struct {
 	upDecode int64    // decode tokens of the replicas that are up
 }
 
+// replica is what is known of one. What every turn changes comes first, in one line of memory.
 type replica struct {
-	state      ReplicaState
-	sample     Sample // Has is 0 until the first sample
-	capability Capability
+	state ReplicaState
 
 	// The ledger's sums over the leases dispatched here.
 	inFlight     int32
+	firstLease   int32 // list of leases, in no particular order
 	queuedTokens int64 // uncached prompt tokens of leases without a first token
 	queuedMoment int64 // twice the sum of n(L-n/2) over the same leases
 	decodeTokens int64 // prompt and output tokens of leases with a first token
 	promptTokens int64 // of all leases
-	firstLease   int32 // list of leases, in no particular order
+
+	capability Capability
+	sample     Sample // Has is 0 until the first sample
 }
 
 type thread struct {

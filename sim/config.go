@@ -101,6 +101,7 @@ type Config struct {
 	MaxSamples int   // samples kept for one replica; the interval doubles when they would be more
 	Walk       bool  // go through every decode step instead of jumping; the rows are the same
 	Check      bool  // check invariants all along, not only at the end
+	ahead      bool  // ask for memory ahead however few the replicas are; for tests
 
 	Progress func(done, total int64) // turns; called now and then
 

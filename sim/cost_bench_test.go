@@ -97,11 +97,12 @@ func BenchmarkContext(b *testing.B) {
 }
 
 // BenchmarkReplicas is the cost of a turn with growing numbers of replicas at the same load on each: smetric, which reads
-// KV events, and sessions that share one system prompt.
+// KV events, and sessions that share one system prompt. The sessions are the same, so that nothing but the cluster grows.
 func BenchmarkReplicas(b *testing.B) {
-	for _, replicas := range []int{8, 64, 512, 4096} {
+	const most = 4096
+	tr := crowd(16*most, 10, 4096, 4096, 512, 128, .5)
+	for _, replicas := range []int{8, 64, 512, most} {
 		b.Run(fmt.Sprintf("replicas=%d", replicas), func(b *testing.B) {
-			tr := crowd(16*replicas, 10, 4096, 4096, 512, 128, .5)
 			c := world(b, tr, "none", "smetric")
 			c.Check, c.Replicas = false, replicas
 			c.KVBlocks = 16 * 16384 / 16

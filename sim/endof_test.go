@@ -9,7 +9,7 @@ import (
 // TestEndedBefore holds the search for the steps of a run that end before a moment to counting them.
 func TestEndedBefore(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		p := replica{depth: rapid.IntRange(1, 2).Draw(rt, "depth")}
+		p := replica{depth: int8(rapid.IntRange(1, 2).Draw(rt, "depth"))}
 		x := &p.decoding
 		*x = decodeRun{active: true, left: rapid.Int32Range(0, 60).Draw(rt, "left"), rows: rapid.Int64Range(1, 5).Draw(rt, "rows"), context: rapid.Int64Range(0, 1000).Draw(rt, "context")}
 		x.a, x.b = rapid.Int64Range(1, 50).Draw(rt, "a"), rapid.Int64Range(0, 3).Draw(rt, "b")

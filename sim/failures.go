@@ -12,11 +12,12 @@ import (
 // boot gives replica i a new engine with an empty cache.
 func (r *run) boot(i int32) {
 	p := &r.replicas[i]
-	p.loop = engine.NewLoop(engine.New(&r.cfg.Engine, r.cfg.pool()))
+	p.loop = *engine.NewLoop(engine.New(&r.cfg.Engine, r.cfg.pool()))
+	p.loop.Output = r.output(0)
 	p.loop.Pool().Record(true, r.sendKV)
 	p.evicted = 0
 	p.tier = tier{busyPS: p.tier.busyPS}
-	p.tier.connect(p.loop.Engine, r.cfg.CPUTier)
+	p.tier.connect(&p.loop.Engine, r.cfg.CPUTier)
 	r.forgetPins(p)
 }
 

@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/sluice-sim/sluice/prefix"
+import (
+	"github.com/sluice-sim/sluice/prefetch"
+	"github.com/sluice-sim/sluice/prefix"
+)
 
 // history is what content was ever computed, in whole blocks: of every stream, the end of the part that was registered,
 // since computation goes from the head of a stream on. What only one session has is forgotten with the session.
@@ -199,5 +202,25 @@ func (r *run) forget(ss *sessionState) {
 	for i := range ss.trace.Turns {
 		for s := ss.trace.Turns[i].Prompt.Stream; s != prefix.None && !r.survey.Shared(s) && r.history.end(s); s = r.tree.Stream(s).Parent {
 		}
+	}
+}
+
+// prefetch asks for what is known of a stream, stage by stage.
+func (h *history) prefetch(s prefix.StreamID, stage int) {
+	if int(s) >= len(h.at) {
+		return
+	}
+	if stage == 0 {
+		prefetch.Value(&h.at[s])
+		return
+	}
+	k := h.of(s)
+	switch {
+	case k == nil:
+	case stage == 1:
+		prefetch.Value(k)
+	default:
+		prefetch.Slice(k.holders)
+		prefetch.Slice(k.evictors)
 	}
 }

@@ -11,28 +11,26 @@ import (
 // replica is one engine with its clock. What every step looks at comes first: where thousands take turns, what costs is how
 // much memory a turn touches.
 type replica struct {
-	loop  *engine.Loop
 	slots []slotState // by engine slot
 
 	dirty    bool   // has something to do at this instant
 	blocked  bool   // waits for the oldest step in flight
 	deferred bool   // the first ordinary end of a step is settled with the one after it; see defer.go
+	depth    int8   // steps in flight
 	runEpoch uint32 // of the time since the replica last began to wait for an end
 	inFlight int32
-	depth    int
+	kvEpoch  uint32 // of the events on the agenda
 	flight   [2]span
 	freeAt   int64 // when the last step in flight ends
 	decoding decodeRun
 
-	inbox  []int32 // attempts dispatched and not taken in yet
-	aborts []int32 // attempts to abort before the next output is processed
-	probes []int32 // probes that wait for the end of the step in progress
-
-	evicted int64 // blocks, accounted for
-	series  series
-
+	evicted int64     // blocks, accounted for
+	inbox   []int32   // attempts dispatched and not taken in yet
 	outbox  []kvBatch // KV events on their way to the policies
-	kvEpoch uint32    // of the events on the agenda
+	aborts  []int32   // attempts to abort before the next output is processed
+	probes  []int32   // probes that wait for the end of the step in progress
+	series  series
+	loop    engine.Loop
 
 	gauges  policies.Sample // of the last finished step
 	lazy    lazyScrapes
@@ -213,6 +211,7 @@ func (r *run) stepEnded(i int32) {
 		p.tier.report(r.now)
 	}
 	p.loop.Complete()
+	r.prefetchOwn()
 	gap, run := int64(-1), int64(0) // equal gaps are recorded together
 	for _, s := range p.loop.Sampled {
 		y := &p.slots[s]

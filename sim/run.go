@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sluice-sim/sluice/model/engine"
 	"github.com/sluice-sim/sluice/model/latency"
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/prefix"
@@ -43,10 +44,13 @@ type run struct {
 	spareProbes   []int32
 
 	replicas  []replica
+	outputs   []*engine.Output // see output
+	nested    int              // engines whose output is read by one of them that looks at the next
 	dirty     []int32
 	history   history
 	retention retention
 	faults    faultState
+	ahead     ahead
 	scrapes   scrapes
 
 	core     policies.Machine
@@ -146,6 +150,7 @@ func (r *run) setUp() {
 	r.planNews()
 	r.planDeferral()
 	r.arrange()
+	r.planAhead()
 }
 
 func (r *run) makeCore() {
@@ -280,11 +285,16 @@ func (r *run) instant() {
 			r.totals.Events++
 			if e := r.ends.next(); e.at == r.now { // ends of steps come first
 				r.ends.set(e.replica, never)
+				r.prefetchBegin()
 				r.stepEnded(e.replica)
 				r.wake(e.replica)
 			} else {
-				r.handle(r.agenda.pop())
+				e := r.agenda.pop()
+				r.prefetchBegin()
+				r.handle(e)
+				r.prefetchOwn()
 			}
+			r.prefetchNext()
 		}
 		if len(r.facts) > 0 || r.core.NextWake() <= policyTime(r.now) {
 			if r.look() {
@@ -299,11 +309,16 @@ func (r *run) instant() {
 		if len(r.dirty) > 1 {
 			slices.Sort(r.dirty)
 		}
+		r.prefetchNext()
 		due := len(r.dirty)
 		for _, i := range r.dirty[:due] {
 			r.pump(i)
 		}
 		r.dirty = r.dirty[:copy(r.dirty, r.dirty[due:])]
+	}
+	if r.ahead.on {
+		r.foresee()
+		r.prefetchNext()
 	}
 	if w := r.core.NextWake(); w < r.armed {
 		r.armed = w

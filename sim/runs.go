@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/sluice-sim/sluice/results"
+import (
+	"github.com/sluice-sim/sluice/model/engine"
+	"github.com/sluice-sim/sluice/results"
+)
 
 // decodeRun is a stretch of decode steps that a replica is jumping over. The step that ends at the horizon, and the event
 // for it, are ordinary; steps before it are accounted for when somebody looks, up to the last one that has ended.
@@ -65,7 +68,7 @@ func (p *replica) lastScheduledTo(d int64) int64 {
 
 // endOf is when the j-th step from now ends; the one in progress is number 0.
 func (p *replica) endOf(j int32) int64 {
-	if int(j) < p.depth {
+	if j < int32(p.depth) {
 		return p.flight[j].end
 	}
 	return p.lastScheduledTo(int64(j) - int64(p.depth) + 1)
@@ -196,7 +199,7 @@ func (r *run) recordGaps(p *replica, m int32) {
 	for j := int32(0); j < m; {
 		gap := p.endOf(j) - start
 		k := j + 1
-		if int(j) >= p.depth {
+		if j >= int32(p.depth) {
 			k = j + p.sameGap(gap, int64(j)-int64(p.depth)+1, int64(m-j))
 		}
 		r.totals.ITL.Record(gap, int64(k-j)*p.decoding.rows)
@@ -280,10 +283,22 @@ func (r *run) lookFrom(j, i int32) {
 	if !p.behind() {
 		return
 	}
+	r.nested++ // what the engine of i has put out is still read
+	p.loop.Output = r.output(r.nested)
 	r.catchUp(j, r.now)
 	if p.behind() && j < i && p.flight[0].end == r.now {
 		r.ends.set(j, never)
 		r.stepEnded(j)
 		r.pump(j)
 	}
+	r.nested--
+	p.loop.Output = r.output(0)
+}
+
+// output is where engines put out what a call did: all in one place, but one that is driven while another's is read.
+func (r *run) output(depth int) *engine.Output {
+	if depth == len(r.outputs) {
+		r.outputs = append(r.outputs, new(engine.Output))
+	}
+	return r.outputs[depth]
 }

@@ -18,13 +18,13 @@ type reporter interface {
 	Fatalf(format string, args ...any)
 }
 
-// sameWalking runs c jumping and walking, expects the same rows and totals, bit for bit, and returns how many events
-// jumping saved.
+// sameWalking runs c jumping, with its memory asked for ahead, and walking, without. It expects the same rows and totals, bit
+// for bit, and returns how many events jumping saved.
 func sameWalking(f reporter, c *Config) int64 {
 	f.Helper()
-	c.Walk = false
+	c.Walk, c.ahead = false, true
 	jump, jumpTotals := simulate(f, c)
-	c.Walk = true
+	c.Walk, c.ahead = true, false
 	walk, walkTotals := simulate(f, c)
 	return same(f, "jumping", jump, jumpTotals, "walking", walk, walkTotals)
 }

@@ -5,13 +5,13 @@ import "github.com/sluice-sim/sluice/results"
 // series is the time series of one replica. Intervals are closed when something happens to the replica at or after
 // their end, with the state it had until then. When there are too many, pairs are merged and the interval doubles.
 type series struct {
-	cur      interval // the current one
-	closed   intervals
 	begin    int64 // of the current interval
 	interval int64
+	busyTo   int64    // busy time is accounted for until here
+	total    int64    // busy time in all
+	cur      interval // the current one
+	closed   intervals
 	limit    int
-	busyTo   int64 // busy time is accounted for until here
-	total    int64 // busy time in all
 }
 
 // edge is the end of the current interval.

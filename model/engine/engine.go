@@ -94,10 +94,10 @@ type request struct {
 // Entry is the part of one request in a step.
 type Entry struct {
 	Slot   Slot
-	epoch  uint32
-	Tokens int32 // tokens computed
-	Past   int32 // tokens that were there before
-	Yields bool  // samples an output token
+	Tokens int32  // tokens computed
+	Past   int32  // tokens that were there before
+	epoch  uint16 // of the slot, as far as two steps can tell it from the next
+	Yields bool   // samples an output token
 }
 
 // Step is one scheduled batch.
@@ -144,29 +144,34 @@ type PrefixStats struct {
 	PreemptedRequests, PreemptedQueries, PreemptedHits int64
 }
 
-// Engine is one vLLM engine without its clock.
-type Engine struct {
-	cfg      *Config
-	pool     kv.Pool
-	late     *kv.Extent // the pool, if blocks are registered late; see late.go
-	steps    int64
-	live     int32
-	ended    bool // something finished since the last schedule call
-	running  []Slot
-	requests []request
-	waiting  queue
-	skipped  queue
-	tier     connector // nil without a CPU tier
-	shape    latency.Batch
-	spare    []Slot
-	passed   []Slot // looked at and passed over in this schedule call
-
+// Output is what the last calls of an engine did, and scratch of theirs.
+type Output struct {
 	// What the last Schedule did. Valid until the next call.
 	Admitted  []Admission
 	Preempted []Slot
 	// What the last Update did. Valid until the next call.
 	Sampled  []Slot // requests that got an output token, in order
 	Finished []Ending
+
+	shape  latency.Batch
+	passed []Slot // looked at and passed over in this schedule call
+}
+
+// Engine is one vLLM engine without its clock. What every step looks at comes first.
+type Engine struct {
+	cfg *Config
+	*Output
+	pool     kv.Pool
+	late     *kv.Extent // the pool, if blocks are registered late; see late.go
+	tier     connector  // nil without a CPU tier
+	running  []Slot
+	requests []request
+	spare    []Slot
+	waiting  queue
+	skipped  queue
+	steps    int64
+	live     int32
+	ended    bool // something finished since the last schedule call
 
 	Prefix      PrefixStats // since the last TakePrefixStats
 	Preemptions int64       // in all
@@ -177,7 +182,7 @@ type Engine struct {
 
 // New returns an idle engine over an empty pool. Engines may share a configuration, which must not change any more.
 func New(cfg *Config, pool kv.Pool) *Engine {
-	e := &Engine{cfg: cfg, pool: pool}
+	e := &Engine{cfg: cfg, pool: pool, Output: new(Output)}
 	e.waiting.priority, e.skipped.priority = cfg.Priority, cfg.Priority
 	return e
 }

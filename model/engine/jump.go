@@ -20,8 +20,8 @@ type runScratch struct {
 	crossing   []int32 // by step of a round from the beginning of the run: requests that take a block
 	ran        int32   // steps since the beginning of the run
 	crept      int32   // steps since the last EndCreep
-	sorted     bool    // byPhase is of this run
 	sortedAt   int32   // ran when it was made
+	sorted     bool    // byPhase is of this run
 	byPhase    []filling
 	phaseStart []int32
 	phaseNext  []int32
@@ -76,7 +76,7 @@ func (l *Loop) Lull() bool {
 	for i := range st.Entries {
 		x := &st.Entries[i]
 		r := &l.requests[x.Slot]
-		if n := r.tokens + 1; x.Yields && r.epoch == x.epoch && (n == r.prompt.Tokens+1 || n >= r.prompt.Tokens+r.maxTokens || n >= l.cfg.MaxModelLen || r.stopAfter > 0) {
+		if n := r.tokens + 1; x.Yields && uint16(r.epoch) == x.epoch && (n == r.prompt.Tokens+1 || n >= r.prompt.Tokens+r.maxTokens || n >= l.cfg.MaxModelLen || r.stopAfter > 0) {
 			return false
 		}
 	}
@@ -98,7 +98,7 @@ func (l *Loop) steady() bool {
 		for i := range st.Entries {
 			x := &st.Entries[i]
 			r := &l.requests[x.Slot]
-			if x.Slot != l.running[i] || x.epoch != r.epoch || x.Tokens != 1 || x.Past == 0 || !x.Yields || r.stale > 0 || r.dropped > 0 {
+			if x.Slot != l.running[i] || x.epoch != uint16(r.epoch) || x.Tokens != 1 || x.Past == 0 || !x.Yields || r.stale > 0 || r.dropped > 0 {
 				return false
 			}
 		}

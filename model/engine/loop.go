@@ -7,7 +7,7 @@ package engine
 // is called again (vLLM takes new inputs before each call). When it returns a step, that step is the oldest in flight;
 // the driver lets its time pass, applies aborts that arrived meanwhile, and calls Complete.
 type Loop struct {
-	*Engine
+	Engine
 	steps [3]Step
 	queue [2]int8 // indices into steps, oldest first
 	depth int8    // steps in flight
@@ -16,7 +16,7 @@ type Loop struct {
 }
 
 // NewLoop returns an idle loop.
-func NewLoop(e *Engine) *Loop { return &Loop{Engine: e} }
+func NewLoop(e *Engine) *Loop { return &Loop{Engine: *e} }
 
 // Outcome is what a call of Advance came to.
 type Outcome uint8

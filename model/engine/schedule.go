@@ -59,7 +59,7 @@ func (e *Engine) scheduleRunning(st *Step, budget int32) int32 {
 		if self {
 			break
 		}
-		st.Entries = append(st.Entries, Entry{Slot: s, epoch: r.epoch, Tokens: n, Past: r.computed})
+		st.Entries = append(st.Entries, Entry{Slot: s, epoch: uint16(r.epoch), Tokens: n, Past: r.computed})
 		budget -= n
 	}
 	return budget
@@ -140,7 +140,7 @@ func (e *Engine) scheduleWaiting(st *Step, budget int32) {
 		}
 		q.pop()
 		e.admit(s, start, f)
-		st.Entries = append(st.Entries, Entry{Slot: s, epoch: r.epoch, Tokens: n, Past: start})
+		st.Entries = append(st.Entries, Entry{Slot: s, epoch: uint16(r.epoch), Tokens: n, Past: start})
 		budget -= n
 	}
 	for i := len(e.passed) - 1; i >= 0; i-- {

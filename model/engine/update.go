@@ -10,7 +10,7 @@ func (e *Engine) Update(st *Step) {
 	for i := range st.Entries {
 		x := &st.Entries[i]
 		r := &e.requests[x.Slot]
-		if !x.Yields || r.epoch != x.epoch {
+		if !x.Yields || uint16(r.epoch) != x.epoch {
 			continue
 		}
 		switch {

@@ -23,28 +23,27 @@ import (
 // Evictions that follow each other downwards in one stream within one call to Grow are one event [Lo, Hi); its blocks
 // went in the order Hi-1 down to Lo. Block ids do not exist here: Event.Block is 0.
 type Extent struct {
-	usable, free int32
-	bare         int32 // free blocks without content
-	caching      bool
-	cached       int64
-	seq          int64 // registrations so far
-
-	index                  streamIndex // of contents
-	contents               []content
-	lanes                  []lane
-	pieces                 []piece
+	usable, free           int32
+	bare                   int32 // free blocks without content
+	oldestIdle, newestIdle int32 // ends of the free queue behind the bare blocks
 	spareContent           int32 // heads of the lists of unused entries
 	spareLane, sparePiece  int32
-	oldestIdle, newestIdle int32 // ends of the free queue behind the bare blocks
+	cached                 int64
+	evicted                int64
+	seq                    int64 // registrations so far
 
-	tables []table // by handle
-	spare  []Handle
-	segs   []prefix.Segment
+	tables   []table // by handle
+	lanes    []lane
+	pieces   []piece
+	contents []content
+	index    streamIndex // of contents
+	events   []Event
+	spare    []Handle
+	guards   []guard
 
+	caching           bool
 	record, evictions bool
-	evicted           int64
-	events            []Event
-	guards            []guard
+	segs              []prefix.Segment
 	taken             []int64
 }
 
