@@ -11,6 +11,7 @@ type changes struct {
 
 type change struct {
 	at           uint64 // count after the last change, 0 if there was none
+	held         uint64 // the same, of the shared content that it holds
 	newer, older ReplicaID
 }
 
@@ -20,6 +21,12 @@ func (c *changes) init(replicas int) {
 	for i := range c.of {
 		c.of[i] = change{newer: NoReplica, older: NoReplica}
 	}
+}
+
+// noteHeld is note for the shared content that r holds.
+func (c *changes) noteHeld(r ReplicaID) {
+	c.note(r)
+	c.of[r].held = c.count
 }
 
 // note makes r the one that changed last.

@@ -82,7 +82,7 @@ func (x *index) heard(r ReplicaID, blockTokens int32) {
 		return
 	}
 	x.blockTokens[r] = blockTokens
-	x.changes.note(r)
+	x.changes.noteHeld(r)
 	for at := x.held[r]; at != noSlot; at = x.holders[at].older {
 		x.measure(at)
 	}
@@ -237,7 +237,7 @@ func (x *index) setExtent(at, extent int32) {
 		return
 	}
 	if x.streams[h.stream].table != noSlot {
-		x.changes.note(h.replica)
+		x.changes.noteHeld(h.replica)
 	}
 	h.extent = extent
 }
@@ -268,7 +268,7 @@ func (x *index) widen(s prefix.StreamID) {
 	for at := st.first; at != noSlot; at = x.holders[at].next {
 		h := &x.holders[at]
 		table[h.replica] = at
-		x.changes.note(h.replica)
+		x.changes.noteHeld(h.replica)
 	}
 }
 
@@ -279,7 +279,7 @@ func (x *index) narrow(s prefix.StreamID) {
 	for at := st.first; at != noSlot; at = x.holders[at].next {
 		h := &x.holders[at]
 		table[h.replica] = noSlot
-		x.changes.note(h.replica)
+		x.changes.noteHeld(h.replica)
 	}
 	x.spareTables = append(x.spareTables, st.table)
 	st.table = noSlot

@@ -91,9 +91,11 @@ type class struct {
 	hit    int32
 }
 
+// seat is where a replica has been put.
 type seat struct {
 	group int32 // noSlot if the replica is not up
-	place Place
+	key   int64
+	held  uint64 // what the replica held when its class was looked up; see changes
 }
 
 // exception is a replica that is judged by itself.
@@ -179,17 +181,21 @@ func (k *board) update(r ReplicaID) {
 	p := k.place(k.view, r)
 	key := groupKey{a: p.A, b: p.B}
 	if k.byHits {
-		key.class = k.view.index.classOn(k.path, r)
+		if held := k.view.changes.of[r].held; s.group == noSlot || s.held != held {
+			key.class, s.held = k.view.index.classOn(k.path, r), held
+		} else {
+			key.class = k.groups[s.group].key.class
+		}
 	}
 	if s.group != noSlot && k.groups[s.group].key == key {
-		if s.place.Key == p.Key {
+		if s.key == p.Key {
 			return
 		}
 	} else {
 		k.leave(r)
 		s.group = k.enter(key)
 	}
-	s.place = p
+	s.key = p.Key
 	g := &k.groups[s.group]
 	g.root = k.sets.set(g.root, r, p.Key)
 }

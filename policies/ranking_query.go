@@ -177,7 +177,7 @@ func (k *board) best(score Score) int64 {
 	}
 	alone := k.ties[:0]
 	for _, r := range k.ties {
-		if s := &k.seats[r]; score(k.under(s.group).g, s.place.Key) > best {
+		if s := &k.seats[r]; score(k.under(s.group).g, s.key) > best {
 			alone = append(alone, r)
 		}
 	}
@@ -186,6 +186,7 @@ func (k *board) best(score Score) int64 {
 }
 
 func (k *board) own(e exception, score Score) int64 {
-	p := &k.seats[e.replica].place
-	return score(Group{A: p.A, B: p.B, Hit: e.hit}, p.Key)
+	s := &k.seats[e.replica]
+	g := &k.groups[s.group].key
+	return score(Group{A: g.a, B: g.b, Hit: e.hit}, s.key)
 }
