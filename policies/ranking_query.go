@@ -1,5 +1,7 @@
 package policies
 
+import "slices"
+
 // byKey is the score of a Ranking without groups.
 func byKey(_ Group, key int64) int64 { return key }
 
@@ -126,7 +128,7 @@ func (k *board) InTurn(score Score, turn uint64) (to ReplicaID, ties int) {
 	}
 	left := int(turn % uint64(ties))
 	base := ReplicaID(0)
-	for level := k.sets.depth - 1; level >= 0; level-- {
+	for level := k.sets.depth - 1; level >= blockLevel; level-- {
 		n := 0
 		for _, b := range k.active {
 			n += k.sets.count(k.sets.half(b, 0), best, score)
@@ -150,7 +152,24 @@ func (k *board) InTurn(score Score, turn uint64) (to ReplicaID, ties int) {
 		}
 		k.active = kept
 	}
-	return base, ties
+	for r := base; ; r++ { // one of a block
+		if k.isBest(r, best, score) {
+			if left == 0 {
+				return r, ties
+			}
+			left--
+		}
+	}
+}
+
+// isBest tells whether r scores best, by itself or in a block of k.active.
+func (k *board) isBest(r ReplicaID, best int64, score Score) bool {
+	for _, b := range k.active {
+		if key := k.sets.block(b.node)[r%(1<<blockLevel)]; key != noKey && score(b.g, key) <= best {
+			return true
+		}
+	}
+	return slices.Contains(k.ties, r)
 }
 
 // best is the smallest score. It leaves in k.ties the replicas that have it and are judged by themselves, unless they
