@@ -13,8 +13,8 @@ import "github.com/sluice-sim/sluice/prefix"
 // changed since the last one, the logarithm of their number. Nothing is done until a router asks. The zero value is not
 // ready; a Ranking serves one View at a time and starts anew with another.
 //
-// Memory: for each replica 24 bytes, and in tournaments 16 where its neighbours are in its group, 100 and more where none is, times the system prompts (the paths of wide streams) that
-// prompts begin with, at most maxBoards; 48 for each group.
+// Memory: for each replica 24 bytes, and in tournaments 16 where its neighbours are in its group, 100 and more where none is,
+// times the system prompts (the paths of wide streams) that prompts begin with, at most maxBoards; 48 for each group.
 type Ranking struct {
 	*board // of the last query
 	first  *board
