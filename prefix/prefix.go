@@ -5,10 +5,8 @@
 // the tree agree. Streams never split, so identifiers stay valid while the tree grows. A driver that runs for ever releases
 // streams that nobody refers to; their slots are used again, with a new generation.
 //
-// The package imports nothing of ours but prefetch. The driver owns the tree; everybody else only reads it.
+// The package imports nothing of ours. The driver owns the tree; everybody else only reads it.
 package prefix
-
-import "github.com/sluice-sim/sluice/prefetch"
 
 // StreamID names a stream of a Tree; None is no stream.
 type StreamID int32
@@ -133,6 +131,3 @@ func (t *Tree) Extended() *Tree {
 	n := len(t.streams)
 	return &Tree{streams: t.streams[:n:n]}
 }
-
-// Prefetch asks for the memory that stream s is in, which the tree must have (see package prefetch).
-func (t *Tree) Prefetch(s StreamID) { prefetch.Value(&t.streams[s]) }

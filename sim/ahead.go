@@ -216,7 +216,6 @@ func (r *run) prefetchTurn(h *target) {
 		}
 	case 3:
 		h.stream = ss.trace.Turns[h.turn].Prompt.Stream
-		r.tree.Prefetch(h.stream)
 		r.history.prefetch(h.stream, 0)
 		r.ahead.core.PrefetchThread(policies.ThreadID(ss.thread + ss.turns[h.turn].thread))
 		r.ahead.core.PrefetchStream(h.stream, 0)

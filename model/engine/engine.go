@@ -96,7 +96,7 @@ type Entry struct {
 	Slot   Slot
 	Tokens int32  // tokens computed
 	Past   int32  // tokens that were there before
-	epoch  uint16 // of the slot, as far as two steps can tell it from the next
+	epoch  uint16 // of the slot, its low bits: an entry is compared with it a few steps later at most
 	Yields bool   // samples an output token
 }
 
@@ -144,7 +144,8 @@ type PrefixStats struct {
 	PreemptedRequests, PreemptedQueries, PreemptedHits int64
 }
 
-// Output is what the last calls of an engine did, and scratch of theirs.
+// Output is what the last calls of an engine did, and scratch of theirs. Engines may share one where what one of them did is no
+// longer read when the next is called.
 type Output struct {
 	// What the last Schedule did. Valid until the next call.
 	Admitted  []Admission

@@ -15,7 +15,7 @@ type Loop struct {
 	runScratch
 }
 
-// NewLoop returns an idle loop.
+// NewLoop returns an idle loop. It takes e over, which must not be used any more but as the loop's.
 func NewLoop(e *Engine) *Loop { return &Loop{Engine: *e} }
 
 // Outcome is what a call of Advance came to.
