@@ -104,6 +104,7 @@ policy: {gate: session, router: smetric}
 	defer s.Close()
 	r := &rig{t: t, g: g, url: s.URL, client: &http.Client{Timeout: 10 * time.Second, Transport: s.Client().Transport}, log: logged}
 	var homes [4]string
+	var held [4]int64 // tokens of each session whose KV its engine has computed
 	talks := make([]talk, 4)
 	watermark := func(w float64) {
 		p := c.Policy
@@ -122,6 +123,14 @@ policy: {gate: session, router: smetric}
 				t.Errorf("turn %d of session %d went to %s, its prefix is on %s", turn, i, x.replica, homes[i])
 			}
 			homes[i] = x.replica
+			r.settled()
+			held[i] = r.lastTokens() - 1
+			// Events come after the answer; the next turn is to find all that this one has stored.
+			blocks := int64(0)
+			for _, n := range held {
+				blocks += n / 16
+			}
+			until(t, "KV events of all that is held", func() bool { return g.contentCounts()["resident_blocks"] >= blocks })
 		}
 	}
 	if homes == [4]string{homes[0], homes[0], homes[0], homes[0]} {
@@ -158,6 +167,33 @@ policy: {gate: session, router: smetric}
 	check(t, g.Close())
 	r.replay()
 	readRecorded(t, c.Recorder.Dir)
+}
+
+// lastTokens is the prompt and output tokens of the turn that ended last.
+func (r *rig) lastTokens() int64 {
+	r.t.Helper()
+	tokens := int64(-1)
+	for line := range strings.Lines(string(r.g.file.Last(50))) {
+		var step struct {
+			Facts []struct {
+				Fact   string
+				Prompt int64 `json:"prompt_tokens"`
+				Output int64 `json:"output_tokens"`
+			}
+		}
+		if json.Unmarshal([]byte(line), &step) != nil {
+			continue
+		}
+		for _, f := range step.Facts {
+			if f.Fact == "finished" {
+				tokens = f.Prompt + f.Output
+			}
+		}
+	}
+	if tokens < 0 {
+		r.t.Fatal("no turn has ended")
+	}
+	return tokens
 }
 
 // sawCaches requires that the core heard of what engines hold, and that turns found it there.

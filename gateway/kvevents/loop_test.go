@@ -182,6 +182,23 @@ func TestFirstBatchesLost(t *testing.T) {
 	}
 }
 
+// What was lost and has nothing after it is asked for when the engine is quiet, on a new connection and later.
+func TestTheLastBatchesLost(t *testing.T) {
+	x := start(t, loopback, SubscriberConfig{Replay: "yes", Quiet: 100 * time.Millisecond})
+	for range 2 {
+		time.Sleep(30 * time.Millisecond) // by now what there was before has been asked for
+		x.pub.Lose(2)
+		x.store()
+		x.store()
+		x.agree()
+		x.store()
+		x.agree()
+	}
+	if s := x.sub.Stats(); s.Resets != 0 || s.Gaps != 0 || s.Batches != 6 {
+		t.Errorf("%+v, expected six batches", s)
+	}
+}
+
 func TestLostBatchesWithoutReplay(t *testing.T) {
 	x := start(t, loopback, SubscriberConfig{})
 	x.store()

@@ -23,6 +23,7 @@ type SubscriberConfig struct {
 
 	Timeout time.Duration // of a replay; 5 s
 	Retry   time.Duration // between two attempts to connect, at first; 100 ms, doubled up to 5 s
+	Quiet   time.Duration // without a batch, until it is asked whether one was lost; 1 s, and first a tenth of it on a new connection
 }
 
 // Update is what a Subscriber tells.
@@ -43,6 +44,9 @@ type SubscriberStats struct {
 
 // Subscriber follows the events of one engine (of one data-parallel rank). Batches come in order and once each. Where some
 // were lost and cannot be replayed, or the engine is a new process, it says Reset and goes on.
+//
+// That a batch was lost shows in the number of the next one. An engine that publishes no more for a while is asked, too: what it
+// published before a subscription had reached it, or what a full queue dropped, can be the last for long.
 //
 // Which process it talks to can be told only by what that sent: after a new connection, or a gap, it asks for the last batch that
 // it had as well, and if that is not the same the engine is a new one.
@@ -71,6 +75,9 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	}
 	if cfg.Retry <= 0 {
 		cfg.Retry = 100 * time.Millisecond
+	}
+	if cfg.Quiet <= 0 {
+		cfg.Quiet = time.Second
 	}
 	s := &Subscriber{cfg: cfg, seed: maphash.MakeSeed(), live: -1}
 	if _, _, err := split(cfg.Endpoint); err != nil {
@@ -192,17 +199,62 @@ func (s *Subscriber) follow(ctx context.Context, k *conn, handle func(Update)) {
 	}
 	s.live = -1
 	s.catchUp(ctx, "connected again, and it cannot be told what happened meanwhile", handle)
+	var wait sync.WaitGroup
+	messages, done := make(chan [][]byte), make(chan struct{})
+	defer wait.Wait()
+	defer k.close()
+	defer close(done)
+	wait.Go(func() {
+		defer close(messages)
+		for {
+			frames, err := k.receive()
+			if err != nil {
+				return
+			}
+			select {
+			case messages <- frames:
+			case <-done:
+				return
+			}
+		}
+	})
+	quiet, asks := time.NewTimer(s.cfg.Quiet/10), 2 // before the next batch
+	defer quiet.Stop()
 	for {
-		frames, err := k.receive()
-		if err != nil || ctx.Err() != nil {
+		select {
+		case frames, ok := <-messages:
+			if !ok || ctx.Err() != nil {
+				return
+			}
+			if len(frames) != 3 || len(frames[1]) != 8 {
+				s.malformed.Add(1)
+				continue
+			}
+			s.take(ctx, binary.BigEndian.Uint64(frames[1]), frames[2], handle)
+			asks = 1
+		case <-quiet.C:
+			s.inquire(ctx, handle)
+			asks--
+		}
+		if asks > 0 {
+			quiet.Reset(s.cfg.Quiet)
+		}
+	}
+}
+
+// inquire asks a quiet engine for what came after the last batch. An engine that does not answer, or that keeps nothing, may still
+// be the same.
+func (s *Subscriber) inquire(ctx context.Context, handle func(Update)) {
+	if s.cfg.Replay == "" {
+		return
+	}
+	if s.known {
+		if _, err := s.replayOn(ctx, handle); !errors.Is(err, errOther) || ctx.Err() != nil {
 			return
 		}
-		if len(frames) != 3 || len(frames[1]) != 8 {
-			s.malformed.Add(1)
-			continue
-		}
-		s.take(ctx, binary.BigEndian.Uint64(frames[1]), frames[2], handle)
+		s.reset("batches were lost", handle)
 	}
+	s.replayAll(ctx, handle)
 }
 
 // take takes a batch that came on its own.
@@ -266,29 +318,35 @@ func (s *Subscriber) catchUp(ctx context.Context, reason string, handle func(Upd
 		return
 	}
 	if s.known {
-		first := true
-		err := s.replay(ctx, s.last, func(seq uint64, payload []byte) bool {
-			same := !first || seq == s.last && maphash.Bytes(s.seed, payload) == s.digest
-			if same && !first {
-				s.replayed.Add(1)
-				s.apply(seq, payload, handle)
-			}
-			first = false
-			return same
-		})
-		if ctx.Err() != nil {
-			return
-		}
-		if err == nil && !first {
+		if same, err := s.replayOn(ctx, handle); ctx.Err() != nil || err == nil && same {
 			return
 		}
 		s.reset(reason, handle)
 	}
+	s.replayAll(ctx, handle)
+}
+
+// replayOn takes what came after the last batch, which is known. same says that the engine still has that one.
+func (s *Subscriber) replayOn(ctx context.Context, handle func(Update)) (same bool, err error) {
+	err = s.replay(ctx, s.last, func(seq uint64, payload []byte) bool {
+		if !same {
+			same = seq == s.last && maphash.Bytes(s.seed, payload) == s.digest
+			return same
+		}
+		s.replayed.Add(1)
+		s.apply(seq, payload, handle)
+		return true
+	})
+	return same, err
+}
+
+// replayAll takes all that the engine keeps. Without it, what is known begins with the next batch.
+func (s *Subscriber) replayAll(ctx context.Context, handle func(Update)) {
 	_ = s.replay(ctx, 0, func(seq uint64, payload []byte) bool {
 		s.replayed.Add(1)
 		s.apply(seq, payload, handle)
 		return true
-	}) // without it, what is known begins with the next batch
+	})
 }
 
 var errOther = errors.New("KV events: the engine is another")
