@@ -56,7 +56,7 @@ type ReplicaConfig struct {
 // KVEventsConfig is where one engine publishes its KV events.
 type KVEventsConfig struct {
 	Endpoint string `yaml:"endpoint" def:"" doc:"ZMQ address of the publisher; empty: none."`
-	Replay   string `yaml:"replay" def:"" doc:"ZMQ address where missed batches are asked for; empty: after a gap everything known of the engine is dropped."`
+	Replay   string `yaml:"replay" def:"" doc:"ZMQ address where missed batches are asked for, after a gap and when the engine is quiet; empty: after a gap everything known of the engine is dropped."`
 	Topic    string `yaml:"topic" def:"" doc:"Topic that is subscribed to."`
 	Bind     bool   `yaml:"bind" def:"false" doc:"The engine connects and the gateway listens."`
 }
