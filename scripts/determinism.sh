@@ -24,6 +24,7 @@ runs=(
 	"pressure run determinism/pressure.yaml"
 	"gate compare determinism/gate.yaml --vary policy.gate=session,none --vary policy.router=lmetric,sticky --jobs 4"
 	"rollout run determinism/rollout.yaml"
+	"large run determinism/large.yaml"
 )
 
 # emulator ARCH prints the command that runs binaries of that architecture here, nothing for the machine's own; it fails
