@@ -47,7 +47,7 @@ func (r *run) planAhead() {
 	h := &r.ahead
 	h.core, h.on = r.control.(*policies.Controller)
 	h.on = h.on && prefetch.Works && (len(r.replicas) >= manyReplicas || r.cfg.ahead)
-	h.next = target{kind: wakeDue, attempt: noAttempt, stream: prefix.None}
+	h.next = target{kind: wakeDue, attempt: noAttempt, stream: prefix.None} // of which nothing is asked for
 	h.own = h.next
 }
 
@@ -102,7 +102,8 @@ func (r *run) foresee() {
 	}
 }
 
-// prefetchNext is the next stage for the event that comes next. There are four while another event is handled.
+// prefetchNext is the next stage for the event that comes next. There are four while another event is handled, fewer when it was
+// planned meanwhile.
 func (r *run) prefetchNext() {
 	if !r.ahead.on {
 		return

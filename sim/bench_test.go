@@ -145,17 +145,24 @@ func BenchmarkFiftySessions(b *testing.B) {
 // runOnce runs c, with a results folder.
 func runOnce(b *testing.B, c *Config, dir string, info results.Info) (*results.Totals, *results.Summary) {
 	b.Helper()
-	w, err := results.Create(dir, info, results.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	totals, err := Run(context.Background(), c, w)
-	if err != nil {
-		b.Fatal(err)
-	}
-	summary, err := w.Finish(totals)
+	totals, summary, err := writeRun(c, dir, info)
 	if err != nil {
 		b.Fatal(err)
 	}
 	return totals, summary
+}
+
+// writeRun is a run with its results folder.
+func writeRun(c *Config, dir string, info results.Info) (*results.Totals, *results.Summary, error) {
+	w, err := results.Create(dir, info, results.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	totals, err := Run(context.Background(), c, w)
+	if err != nil {
+		w.Abort()
+		return nil, nil, err
+	}
+	summary, err := w.Finish(totals)
+	return totals, summary, err
 }

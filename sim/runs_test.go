@@ -1,7 +1,11 @@
 package sim
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"testing"
 
@@ -67,6 +71,55 @@ func TestJumpingEqualsWalking(t *testing.T) {
 	})
 	if saved < 1000 {
 		t.Errorf("jumping saved only %d events; it was not tested", saved)
+	}
+}
+
+// The results folders are the same too, byte for byte: nothing in them says which way a run went.
+func TestFoldersOfJumpingAndWalking(t *testing.T) {
+	info := results.Info{Run: "run", Arm: "arm", Mode: results.ModeClosed, Seed: 1}
+	folders, n := t.TempDir(), 0
+	compared := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		c := randomWorld(t, rt)
+		if c == nil {
+			return
+		}
+		n++
+		way := func(name string, walk bool) (string, error) {
+			c.Walk, c.ahead = walk, !walk
+			dir := filepath.Join(folders, fmt.Sprint(n, name))
+			_, _, err := writeRun(c, dir, info)
+			return dir, err
+		}
+		jump, err := way("jump", false)
+		walk, werr := way("walk", true)
+		if err != nil || werr != nil {
+			if !errors.Is(err, errForever) || !errors.Is(werr, errForever) {
+				rt.Fatalf("jumping: %v, walking: %v", err, werr)
+			}
+			return
+		}
+		files, err := os.ReadDir(jump)
+		others, werr := os.ReadDir(walk)
+		if err != nil || werr != nil || len(files) != len(others) || len(files) < 3 {
+			rt.Fatalf("%d files jumping, %d walking: %v, %v", len(files), len(others), err, werr)
+		}
+		for _, f := range files {
+			a, err := os.ReadFile(filepath.Join(jump, f.Name()))
+			b, werr := os.ReadFile(filepath.Join(walk, f.Name()))
+			if err != nil || werr != nil || !bytes.Equal(a, b) {
+				rt.Fatalf("%s differs: %v, %v", f.Name(), err, werr)
+			}
+		}
+		compared++
+		for _, dir := range []string{jump, walk} {
+			if err := os.RemoveAll(dir); err != nil {
+				rt.Fatal(err)
+			}
+		}
+	})
+	if compared == 0 {
+		t.Error("no folders were compared")
 	}
 }
 
