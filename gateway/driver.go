@@ -153,6 +153,7 @@ type Driver struct {
 	core     *policies.Controller
 	recorder *decisionlog.Recorder
 	failed   error
+	closed   bool
 	now      policies.Time
 	steps    int64
 	facts    []policies.Fact
@@ -232,25 +233,23 @@ func (d *Driver) Err() error {
 	return d.failed
 }
 
-// Close stops the timer. Nothing is decided afterwards unless Do is called.
+// Close ends deciding: no timer runs, and nothing that Do still brings, nor a timer that has run off already, comes to the
+// core or into the log.
 func (d *Driver) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.closed = true
 	if d.stop != nil {
 		d.stop()
 	}
-	d.armed = policies.Never
-	d.cfg.Clock = stopped{d.cfg.Clock}
 }
-
-// stopped is a clock without timers.
-type stopped struct{ Clock }
-
-// AfterFunc implements Clock.
-func (stopped) AfterFunc(time.Duration, func()) func() bool { return func() bool { return true } }
 
 // settle steps the core until there is nothing left to tell it, and arms the timer.
 func (d *Driver) settle() {
+	if d.closed {
+		d.facts = d.facts[:0]
+		return
+	}
 	d.expire()
 	for d.failed == nil && (len(d.facts) > 0 || d.core.NextWake() <= d.now) {
 		d.step()

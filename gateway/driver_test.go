@@ -306,6 +306,27 @@ func TestTheTimerWakesTheCore(t *testing.T) {
 	})
 }
 
+// TestNothingIsDecidedAfterTheEnd: a timer that runs off while the driver is closed comes when the log is gone.
+func TestNothingIsDecidedAfterTheEnd(t *testing.T) {
+	clock := &manualClock{}
+	d, log := testDriver(t, clock, "max-requests", "round-robin", policies.Params{"max_requests": number(1)}, func(c *DriverConfig) {
+		c.MaxLease = time.Second
+	})
+	if v := verdict(arrive(t, d, "a")); v.Kind != Go {
+		t.Fatalf("%+v", v)
+	}
+	timers := len(clock.timers)
+	ranOff := clock.timers[timers-1]
+	clock.now = ranOff.at
+	d.Close()
+	written := log.Len()
+	ranOff.f()
+	d.Do(func(*Batch) {})
+	if log.Len() != written || d.Err() != nil || len(clock.timers) != timers {
+		t.Errorf("%d bytes were written, the driver failed with %v, %d timers were set", log.Len()-written, d.Err(), len(clock.timers)-timers)
+	}
+}
+
 // TestEveryLeaseIsReleasedOnce lets many clients come and go at random, from many goroutines and in virtual time, each
 // giving up at a random point of its life: while it waits, with its lease unread, before the first token, mid-stream.
 func TestEveryLeaseIsReleasedOnce(t *testing.T) {

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"io"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -19,7 +18,7 @@ func TestKVEventsThatDoNotCome(t *testing.T) {
 		c.Replicas[0].KVEvents.Endpoint, c.Replicas[1].KVEvents.Endpoint = there, "tcp://127.0.0.1:1"
 	})
 	read := func() string {
-		resp, err := http.Get(r.url + "/metrics")
+		resp, err := r.client.Get(r.url + "/metrics")
 		check(t, err)
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,13 +15,30 @@ import (
 	"time"
 
 	"github.com/sluice-sim/sluice/gateway/content"
+	"github.com/sluice-sim/sluice/gateway/memnet"
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/policies/decisionlog"
 )
 
+// network is where rigs are, each at an address of its own.
+var (
+	network   memnet.Network
+	addresses atomic.Int64
+)
+
+// serve serves at a new address of the network until the test ends.
+func serve(t testing.TB, s *http.Server) (url string, l *memnet.Listener) {
+	l = network.Listen(fmt.Sprintf("host%d:80", addresses.Add(1)))
+	served := make(chan struct{})
+	go func() { defer close(served); _ = s.Serve(l) }()
+	t.Cleanup(func() { _ = s.Close(); <-served })
+	return "http://" + l.Addr().String(), l
+}
+
 // stub is an engine that does what a test tells it.
 type stub struct {
-	*httptest.Server
+	URL      string
+	listener *memnet.Listener
 	mu       sync.Mutex
 	serve    http.HandlerFunc // of the four APIs; nil for an answer of five tokens
 	metrics  http.HandlerFunc // nil for an idle vLLM
@@ -43,11 +58,14 @@ func newStub(t testing.TB) *stub {
 	for path := range apis {
 		mux.HandleFunc("POST "+path, s.api)
 	}
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		late := s.late
 		s.mu.Unlock()
-		time.Sleep(late)
+		select {
+		case <-time.After(late):
+		case <-r.Context().Done():
+		}
 		if s.get(func() bool { return s.unwell }) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
@@ -75,10 +93,12 @@ func newStub(t testing.TB) *stub {
 		_, _ = io.Copy(io.Discard, r.Body) // a server sees that its client is gone only once the body was read
 		h(w, r)
 	})
-	s.Server = httptest.NewServer(mux)
-	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	s.URL, s.listener = serve(t, &http.Server{Handler: mux})
 	return s
 }
+
+// die ends the engine as the end of its process would.
+func (s *stub) die() { s.listener.Kill() }
 
 func (s *stub) get(f func() bool) bool {
 	s.mu.Lock()
@@ -210,23 +230,18 @@ func newRig(t testing.TB, n int, policy string, change func(*Config)) *rig {
 	if c.Log.Path == "" {
 		c.Log.Path = t.TempDir() + "/decisions.jsonl"
 	}
-	r.g, err = New(c, Options{Version: "test", Log: slog.New(slog.NewTextHandler(r.log, nil))})
+	r.g, err = New(c, Options{Version: "test", Log: slog.New(slog.NewTextHandler(r.log, nil)), Dial: network.Dial})
 	check(t, err)
 	r.g.Start()
 	h := r.g.server(r.g.Handler())
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	served := make(chan error, 1)
-	go func() { served <- h.Serve(l) }()
-	r.url = "http://" + l.Addr().String()
-	r.client = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
+	r.url, _ = serve(t, h)
+	r.client = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DialContext: network.Dial, MaxIdleConnsPerHost: 100}}
 	r.close = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		r.g.Stop(ctx)
 		r.client.CloseIdleConnections()
 		_ = h.Close()
-		<-served
 		check(t, r.g.Close())
 		if a := r.g.driver.Audit(); a.Imbalance() != 0 || a.Live != 0 || a.Waiting != 0 {
 			t.Errorf("accounts at the end: %+v", a)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -15,38 +14,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sluice-sim/sluice/gateway/memnet"
 	"github.com/sluice-sim/sluice/model/latency"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.Cleanup(os.Exit)) }
-
-// pipes is a network in memory, which a synctest bubble can wait for.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { close(p.done); return nil }
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }
-
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case p.conns <- server:
-		return client, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
 
 // rig is a server with a client.
 type rig struct {
@@ -81,11 +53,12 @@ func newRig(t *testing.T, cfg Config) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	network := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+	var network memnet.Network
+	listener := network.Listen("engine:80")
 	srv := &http.Server{Handler: s, ErrorLog: nil}
 	served := make(chan struct{})
-	go func() { defer close(served); _ = srv.Serve(network) }()
-	transport := &http.Transport{DialContext: network.dial}
+	go func() { defer close(served); _ = srv.Serve(listener) }()
+	transport := &http.Transport{DialContext: network.Dial}
 	return &rig{t: t, server: s, client: &http.Client{Transport: transport}, close: func() {
 		transport.CloseIdleConnections()
 		s.Close()
