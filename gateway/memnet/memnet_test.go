@@ -61,50 +61,50 @@ func TestDialing(t *testing.T) {
 	})
 }
 
-// TestKill: a client that has seen one connection break gets no answer over any other.
+// TestKill: who is connected gets nothing any more, even in the moment before his connection breaks, and then it breaks.
 func TestKill(t *testing.T) {
-	for range 200 {
-		synctest.Test(t, func(t *testing.T) {
-			var n Network
-			l := n.Listen("a:80")
-			first := make(chan struct{})
-			s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == "/hang" {
-					close(first)
-					<-r.Context().Done()
-				}
-			})}
-			served := make(chan error)
-			go func() { served <- s.Serve(l) }()
-			to := &http.Transport{DialContext: n.Dial}
-			get := func(path string) error {
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://a"+path, nil)
-				if err != nil {
-					return err
-				}
-				resp, err := to.RoundTrip(req)
-				if err == nil {
-					err = resp.Body.Close()
-				}
+	synctest.Test(t, func(t *testing.T) {
+		var n Network
+		l := n.Listen("a:80")
+		s := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/hang" {
+				<-r.Context().Done()
+			}
+		})}
+		served := make(chan error)
+		go func() { served <- s.Serve(l) }()
+		to := &http.Transport{DialContext: n.Dial}
+		get := func(path string) error {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://a"+path, nil)
+			if err != nil {
 				return err
 			}
-			broke := make(chan error)
-			go func() { broke <- get("/hang") }()
-			<-first
-			if err := get("/"); err != nil { // over a second connection, which idles then
-				t.Error(err)
+			resp, err := to.RoundTrip(req)
+			if err == nil {
+				err = resp.Body.Close()
 			}
-			again := make(chan error)
-			go func() { <-broke; again <- get("/") }()
-			l.Kill()
-			if err := <-again; !errors.Is(err, syscall.ECONNREFUSED) {
-				t.Errorf("after the end: %v", err)
-			}
-			if err := <-served; !errors.Is(err, net.ErrClosed) {
-				t.Error(err)
-			}
-			to.CloseIdleConnections()
-			_ = s.Close()
-		})
-	}
+			return err
+		}
+		broke := make(chan error)
+		go func() { broke <- get("/hang") }()
+		synctest.Wait()
+		if err := get("/"); err != nil { // over a second connection, which idles then
+			t.Error(err)
+		}
+		synctest.Wait()
+		l.dead.Store(true)
+		_ = l.Close()
+		if err := get("/"); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("over the connection that is there still, and then over a new one: %v", err)
+		}
+		l.Kill()
+		if err := <-broke; !errors.Is(err, io.EOF) {
+			t.Errorf("the first connection: %v", err)
+		}
+		if err := <-served; !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		to.CloseIdleConnections()
+		_ = s.Close()
+	})
 }
