@@ -119,13 +119,14 @@ func (s *stub) api(w http.ResponseWriter, r *http.Request) {
 	case s.bodies <- body:
 	default:
 	}
-	stop := context.AfterFunc(r.Context(), func() {
-		select {
-		case s.cancelled <- time.Now():
-		default:
+	defer func() {
+		if r.Context().Err() != nil {
+			select {
+			case s.cancelled <- time.Now():
+			default:
+			}
 		}
-	})
-	defer stop()
+	}()
 	s.mu.Lock()
 	h := s.serve
 	s.mu.Unlock()
