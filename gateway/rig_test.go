@@ -328,8 +328,8 @@ func (r *rig) sendOK(q request) got {
 func until(t testing.TB, what string, f func() bool) {
 	t.Helper()
 	for start := time.Now(); !f(); time.Sleep(2 * time.Millisecond) {
-		if time.Since(start) > 10*time.Second {
-			t.Fatalf("%s: not within 10 s", what)
+		if time.Since(start) > time.Minute {
+			t.Fatalf("%s: not within a minute", what)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 )
 
 // served runs a command that prints its address in its first line, until stop; code is its exit code.
@@ -45,20 +44,20 @@ func served(t *testing.T, args ...string) (url string, stop func() (code int, ou
 // Ctrl-C lets a request under way finish; what comes then finds nobody.
 func TestEngineDrains(t *testing.T) {
 	url, stop := served(t, "engine", "--port", "0", "--speed", "10", "--kv-events", "tcp://*:0", "--kv-events-replay", "tcp://*:0")
+	// With its headers it is under way.
+	resp, err := http.Post(url+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"x","max_tokens":500,"ignore_eos":true,"stream":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
 	answered := make(chan error, 1)
 	go func() {
-		resp, err := http.Post(url+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"x","max_tokens":500,"ignore_eos":true,"stream":true}`))
-		if err == nil {
-			var text []byte
-			text, err = io.ReadAll(resp.Body)
-			_ = resp.Body.Close()
-			if n := bytes.Count(text, []byte("data: ")); n != 502 {
-				t.Errorf("%d events, want 502", n)
-			}
+		text, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if n := bytes.Count(text, []byte("data: ")); n != 502 {
+			t.Errorf("%d events, want 502", n)
 		}
 		answered <- err
 	}()
-	time.Sleep(100 * time.Millisecond)
 	code, out, errOut := stop()
 	if err := <-answered; err != nil {
 		t.Errorf("the request under way failed: %v", err)
