@@ -48,7 +48,7 @@ var declaration = []section{
 			optionalInteger("workload.trace.max_context", func(s *Scenario) *int64 { return &s.Workload.Trace.MaxContext }, 1, math.MaxInt32, "tokens",
 				"Turns whose prompt and output are longer are dropped, and counted. null: what the engine can hold."),
 			enum("workload.trace.output_reuse", func(s *Scenario) *string { return &s.Workload.Trace.OutputReuse }, "full", []string{"full", "none"},
-				"full: the output of a turn is part of the next prompt and found in the cache. none: the next prompt shares the previous prompt only."),
+				"full: the output of a turn is part of the next prompt and found in the cache. none: the next prompt shares the previous prompt only. A file in the native format has full or none settled; there none is refused."),
 			enum("workload.trace.models", func(s *Scenario) *string { return &s.Workload.Trace.Models }, "all", []string{"all", "main"},
 				"all: calls of every model of the trace run on the cluster's model. main: calls of the others are dropped."),
 			integer("workload.trace.sessions", func(s *Scenario) *int64 { return &s.Workload.Trace.Sessions }, "0", 0, math.MaxInt32, "sessions",

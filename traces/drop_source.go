@@ -6,12 +6,12 @@ import (
 	"io"
 )
 
-// dropping is a Source without the turns over a context limit.
+// dropping is a Source without some of its turns.
 type dropping struct {
 	Source
-	about      About
-	maxContext int32
-	fallback   int64
+	about    About
+	drop     func(*Session) func(*Turn) bool
+	fallback int64
 }
 
 // DropOver is DropOverContext for any source. It reads the source only if some turn is that long.
@@ -19,11 +19,15 @@ func DropOver(src Source, maxContext int32) (Source, error) {
 	if tr, ok := src.(*Trace); ok {
 		return DropOverContext(tr, maxContext), nil
 	}
-	a := src.About()
-	if a.Longest <= int64(maxContext) {
+	if src.About().Longest <= int64(maxContext) {
 		return src, nil
 	}
-	x := &dropping{Source: src, maxContext: maxContext}
+	return newDropping(src, overContext, longerThan(maxContext))
+}
+
+// newDropping is dropTurns for any source. It reads the source up to three times.
+func newDropping(src Source, reason string, drop func(*Session) func(*Turn) bool) (Source, error) {
+	x := &dropping{Source: src, drop: drop}
 	c, err := x.read()
 	if err == nil && c.notes[noteMedianUsed] > 0 {
 		var durations []int64
@@ -39,7 +43,7 @@ func DropOver(src Source, maxContext int32) (Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.report(&x.about.Report, overContext)
+	c.report(&x.about.Report, reason)
 	return x, nil
 }
 
@@ -57,7 +61,7 @@ func (x *dropping) read() (*cutter, error) {
 }
 
 func (x *dropping) cutter() *cutter {
-	return &cutter{drop: longerThan(x.maxContext), fallback: x.fallback, notes: tally{}}
+	return &cutter{drop: x.drop, fallback: x.fallback, notes: tally{}}
 }
 
 func (x *dropping) About() *About { return &x.about }

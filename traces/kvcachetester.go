@@ -178,10 +178,12 @@ func (b *kvBuilder) finish() *Trace {
 	}
 	b.trace.Report.addNotes(b.notes)
 	if b.opt.Models == ModelsMain {
-		return dropTurns(b.trace, "other model", otherModel)
+		return dropTurns(b.trace, reasonOtherModel, otherModel)
 	}
 	return b.trace
 }
+
+const reasonOtherModel = "other model"
 
 // otherModel says whether a turn's model is not the one that the session's root thread calls most, the earlier on a tie.
 func otherModel(s *Session) func(*Turn) bool {

@@ -2,6 +2,7 @@ package traces
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -91,4 +92,67 @@ func TestNativeLimits(t *testing.T) {
 		_, err := Open(path, "auto", Options{Limits: l})
 		wantInputError(t, err, path, "limit "+name)
 	}
+}
+
+// TestNativeWithOptions: a recording that was written as it is, and gets its options when the file is read, holds what one does
+// that got them at once, whether its sessions are held in memory or read when they are asked for.
+func TestNativeWithOptions(t *testing.T) {
+	for name, path := range map[string]func(testing.TB) string{
+		"subagents": inTestdata("kv-subagents.json"), "models": inTestdata("kv-models.json"), "mooncake": inTestdata("mooncake.jsonl"),
+		"the whole folder": func(t testing.TB) string { return sharedTraces(t, "kv-cache-tester/traces") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := path(t)
+			read := func(path string, opt Options) *Trace {
+				t.Helper()
+				tr, err := Open(path, "", opt)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return tr
+			}
+			file := filepath.Join(t.TempDir(), "trace.parquet")
+			var buf bytes.Buffer
+			if err := WriteNative(&buf, read(path, Options{})); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, buf.Bytes(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			options := []Options{{IdleCapNS: 1e6}, {IdleCapNS: 60e9, Models: ModelsMain, OutputReuse: ReuseFull, SharedPrefix: SharedAuto}}
+			if name != "the whole folder" {
+				options = append(options, Options{}, Options{IdleCapNS: 60e9}, Options{Models: ModelsMain})
+			}
+			for _, opt := range options {
+				later := read(file, opt)
+				streamed, err := NativeSource(file, Limits{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if streamed, err = opt.reread(file, streamed); err != nil {
+					t.Fatal(err)
+				}
+				sameAsHeld(t, "read when asked for", later, streamed)
+				opt.SharedPrefix = "" // settled in the file
+				atOnce := read(path, opt)
+				if diff := cmp.Diff(atOnce.Sessions, later.Sessions); diff != "" {
+					t.Fatalf("%+v differs (-at once +later):\n%s", opt, diff[:min(len(diff), 4000)])
+				}
+				if diff := cmp.Diff(atOnce.Report.Dropped, later.Report.Dropped); diff != "" {
+					t.Errorf("%+v: drops differ (-at once +later):\n%s", opt, diff)
+				}
+				if (note(atOnce, noteCapped) > 0) != (note(later, noteCapped) > 0) {
+					t.Errorf("%+v: %d gaps capped at once, %d later", opt, note(atOnce, noteCapped), note(later, noteCapped))
+				}
+			}
+			var in *InputError
+			if _, err := Open(file, "", Options{OutputReuse: ReuseNone}); !errors.As(err, &in) || in.Key != "output_reuse" || in.File != file {
+				t.Errorf("output reuse none: %v", err)
+			}
+		})
+	}
+}
+
+func inTestdata(name string) func(testing.TB) string {
+	return func(testing.TB) string { return filepath.Join("testdata", name) }
 }

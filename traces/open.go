@@ -29,7 +29,15 @@ func Open(path, format string, opt Options) (*Trace, error) {
 	case FormatMooncake:
 		return ReadMooncake(path, opt)
 	}
-	return ReadNative(path, opt.Limits)
+	tr, err := ReadNative(path, opt.Limits)
+	if err != nil {
+		return nil, err
+	}
+	src, err := opt.reread(path, tr)
+	if err != nil {
+		return nil, err
+	}
+	return Hold(src)
 }
 
 // largeFile is from how many bytes on, some 100,000 turns, the sessions of a native file are read when they are asked for.
@@ -46,7 +54,11 @@ func OpenSource(path, format string, opt Options) (Source, error) {
 		if large, err := isLargeNative(path); err != nil {
 			return nil, err
 		} else if large {
-			return NativeSource(path, opt.Limits)
+			src, err := NativeSource(path, opt.Limits)
+			if err != nil {
+				return nil, err
+			}
+			return opt.reread(path, src)
 		}
 	}
 	return Open(path, format, opt)
@@ -79,11 +91,11 @@ func OpenStats(path, format string, limits Limits) (*Stats, error) {
 	case FormatMooncake:
 		return StatsMooncake(path, limits)
 	}
-	tr, err := ReadNative(path, limits)
+	src, err := OpenSource(path, format, Options{Limits: limits})
 	if err != nil {
 		return nil, err
 	}
-	return Summarise(tr), nil
+	return Summarise(src)
 }
 
 func resolveFormat(path, format string) (string, error) {

@@ -55,3 +55,25 @@ func (o Options) checked() (Options, error) {
 	}
 	return o, nil
 }
+
+// reread applies the options to a trace in the native format. Its content was settled when it was written: what its sessions
+// share is in the file, and whether prompts hold outputs cannot be changed any more.
+func (o Options) reread(path string, src Source) (Source, error) {
+	o, err := o.checked()
+	if err != nil {
+		return nil, err
+	}
+	if o.OutputReuse == ReuseNone {
+		return nil, &InputError{File: path, Key: "output_reuse", Found: "none, for a trace in the native format, whose content is settled",
+			Expected: "full", Do: "convert the recording that it was made from once more, with --output-reuse none"}
+	}
+	if o.IdleCapNS > 0 {
+		if src, err = capIdle(src, o.IdleCapNS); err != nil {
+			return nil, err
+		}
+	}
+	if o.Models == ModelsMain {
+		src, err = newDropping(src, reasonOtherModel, otherModel)
+	}
+	return src, err
+}

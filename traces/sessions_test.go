@@ -14,7 +14,7 @@ import (
 )
 
 // sameAsHeld holds a source to the trace in memory that it should be, in two readings.
-func sameAsHeld(t *rapid.T, name string, want *Trace, src Source) {
+func sameAsHeld(t rapid.TB, name string, want *Trace, src Source) {
 	for range 2 {
 		got, err := Hold(src)
 		if err != nil {
@@ -110,7 +110,7 @@ func TestDropOverKnowsTheMedian(t *testing.T) {
 		}
 		for most := int32(1); most < 200_000; most = most*3/2 + 1 {
 			// In a source that is no Trace.
-			src, err := DropOver(&dropping{Source: tr, about: *tr.About(), maxContext: 1 << 30}, most)
+			src, err := DropOver(&dropping{Source: tr, about: *tr.About(), drop: longerThan(1 << 30)}, most)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -81,21 +81,46 @@ func (f *importFlags) register(cmd *cobra.Command) {
 	cmd.Flags().Int32Var(&f.maxContext, "max-context", 0, "drop turns with more tokens than this; 0 for no limit")
 }
 
-func (f *importFlags) open(cmd *cobra.Command, path string) (*traces.Trace, error) {
+// options are how the flags want a trace read.
+func (f *importFlags) options(cmd *cobra.Command) (traces.Options, error) {
 	if !(f.idleCapS >= 0 && f.idleCapS < 1e9) {
-		return nil, usage(cmd, fmt.Sprintf("--idle-cap-s %v: expected 0 or a positive number of seconds", f.idleCapS))
+		return traces.Options{}, usage(cmd, fmt.Sprintf("--idle-cap-s %v: expected 0 or a positive number of seconds", f.idleCapS))
 	}
 	if f.maxContext < 0 {
-		return nil, usage(cmd, fmt.Sprintf("--max-context %d: expected 0 or a positive number of tokens", f.maxContext))
+		return traces.Options{}, usage(cmd, fmt.Sprintf("--max-context %d: expected 0 or a positive number of tokens", f.maxContext))
 	}
-	tr, err := interruptible(cmd.Context(), func() (*traces.Trace, error) {
-		return traces.Open(path, f.format, traces.Options{IdleCapNS: int64(math.Round(f.idleCapS * 1e9)), SharedPrefix: traces.SharedPrefix(f.shared),
-			OutputReuse: traces.OutputReuse(f.reuse), Models: traces.ModelChoice(f.models)})
+	return traces.Options{IdleCapNS: int64(math.Round(f.idleCapS * 1e9)), SharedPrefix: traces.SharedPrefix(f.shared),
+		OutputReuse: traces.OutputReuse(f.reuse), Models: traces.ModelChoice(f.models)}, nil
+}
+
+// open reads a trace that need not fit in memory.
+func (f *importFlags) open(cmd *cobra.Command, path string) (traces.Source, error) {
+	opt, err := f.options(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return interruptible(cmd.Context(), func() (traces.Source, error) {
+		src, err := traces.OpenSource(path, f.format, opt)
+		if err == nil && f.maxContext > 0 {
+			src, err = traces.DropOver(src, f.maxContext)
+		}
+		return src, err
 	})
-	if err == nil && f.maxContext > 0 {
-		tr = traces.DropOverContext(tr, f.maxContext)
+}
+
+// hold reads a trace into memory.
+func (f *importFlags) hold(cmd *cobra.Command, path string) (*traces.Trace, error) {
+	opt, err := f.options(cmd)
+	if err != nil {
+		return nil, err
 	}
-	return tr, err
+	return interruptible(cmd.Context(), func() (*traces.Trace, error) {
+		tr, err := traces.Open(path, f.format, opt)
+		if err == nil && f.maxContext > 0 {
+			tr = traces.DropOverContext(tr, f.maxContext)
+		}
+		return tr, err
+	})
 }
 
 func traceConvertCommand() *cobra.Command {
@@ -107,11 +132,11 @@ func traceConvertCommand() *cobra.Command {
 		Example: "  sluice trace convert traces/kv-cache-tester -o sessions.parquet --idle-cap-s 60",
 		Args:    argsNamed("PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			tr, err := in.open(cmd, args[0])
+			src, err := in.open(cmd, args[0])
 			if err != nil {
 				return err
 			}
-			return writeTrace(cmd, file, tr)
+			return writeTrace(cmd, file, src)
 		},
 	}
 	in.register(cmd)
@@ -159,15 +184,21 @@ func traceHeadCommand() *cobra.Command {
 			if sessions < 1 {
 				return usage(cmd, fmt.Sprintf("--sessions %d: expected at least 1", sessions))
 			}
-			tr, err := in.open(cmd, args[0])
+			src, err := in.open(cmd, args[0])
 			if err != nil {
 				return err
 			}
-			tr = traces.Head(tr, sessions)
-			if file != "" {
-				return writeTrace(cmd, file, tr)
+			if src, err = traces.HeadOf(src, sessions); err != nil {
+				return err
 			}
-			return out.write(cmd.OutOrStdout(), turnSheet(tr))
+			if file != "" {
+				return writeTrace(cmd, file, src)
+			}
+			s, err := turnSheet(src)
+			if err != nil {
+				return err
+			}
+			return out.write(cmd.OutOrStdout(), s)
 		},
 	}
 	in.register(cmd)
@@ -178,11 +209,11 @@ func traceHeadCommand() *cobra.Command {
 }
 
 // turnSheet lists turns; the gap is the longest wait of a turn's dependencies.
-func turnSheet(tr *traces.Trace) *sheet {
+func turnSheet(src traces.Source) (*sheet, error) {
 	s := &sheet{columns: []column{{Key: "session"}, {Key: "thread"}, {Key: "turn"}, {Key: "model"}, {Key: "start_s", Title: "start s"},
 		{Key: "gap_s", Title: "gap s"}, {Key: "prompt_tokens", Title: "prompt"}, {Key: "output_tokens", Title: "output"}, {Key: "stream"}, {Key: "duration_s", Title: "duration s"}}}
-	for i := range tr.Sessions {
-		session := &tr.Sessions[i]
+	models := src.About().Models
+	err := traces.Each(src, func(_ int32, session *traces.Session) error {
 		for j := range session.Turns {
 			t := &session.Turns[j]
 			var gap, duration any
@@ -194,10 +225,11 @@ func turnSheet(tr *traces.Trace) *sheet {
 			if t.DurationNS != traces.Unknown {
 				duration = float64(t.DurationNS) / 1e9
 			}
-			s.add(session.Name, t.Thread, t.Number, tr.Models[t.Model], float64(t.StartNS)/1e9, gap, t.Prompt.Tokens, t.OutputTokens, int32(t.Prompt.Stream), duration)
+			s.add(session.Name, t.Thread, t.Number, models[t.Model], float64(t.StartNS)/1e9, gap, t.Prompt.Tokens, t.OutputTokens, int32(t.Prompt.Stream), duration)
 		}
-	}
-	return s
+		return nil
+	})
+	return s, err
 }
 
 func traceValidateCommand() *cobra.Command {
@@ -210,7 +242,7 @@ on. The exit code is 2 when something is wrong.`,
 		Example: "  sluice trace validate traces/kv-cache-tester",
 		Args:    argsNamed("PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			tr, err := in.open(cmd, args[0])
+			tr, err := in.hold(cmd, args[0])
 			if err != nil {
 				return err
 			}
