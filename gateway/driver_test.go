@@ -6,11 +6,11 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/sluice-sim/sluice/gateway/memnet"
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/policies/decisionlog"
 	"github.com/sluice-sim/sluice/prefix"
@@ -276,7 +276,7 @@ func TestACoreThatPanicsDecidesNothingMore(t *testing.T) {
 
 // TestTheTimerWakesTheCore in virtual time: a turn that is held for a time is asked again without any fact.
 func TestTheTimerWakesTheCore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		probes := make(chan Probe, 16)
 		d, log := testDriver(t, NewClock(), "session", "sticky", nil, func(c *DriverConfig) {
 			c.Probe = func(p Probe, _ *policies.View) (Answer, bool) { probes <- p; return Answer{}, true }
@@ -332,7 +332,7 @@ func TestNothingIsDecidedAfterTheEnd(t *testing.T) {
 func TestEveryLeaseIsReleasedOnce(t *testing.T) {
 	for _, gate := range []string{"session", "max-requests", "max-sessions", "concur", "thunderagent", "llm-d-saturation"} {
 		t.Run(gate, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			memnet.Bubble(t, func(t *testing.T) {
 				var d *Driver
 				d, log := testDriver(t, NewClock(), gate, "smetric", nil, func(c *DriverConfig) {
 					c.Probe = func(p Probe, _ *policies.View) (Answer, bool) {

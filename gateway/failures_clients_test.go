@@ -11,8 +11,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/sluice-sim/sluice/gateway/memnet"
 )
 
 // The rows of the table of failures that clients and the gateway itself bring about.
@@ -22,7 +23,7 @@ func TestFailureClientDisconnects(t *testing.T) {
 	for name, serve := range map[string]http.HandlerFunc{"before the first byte": hang, "mid-stream": oneTokenThenHang} {
 		for _, stream := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, " ", stream), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				memnet.Bubble(t, func(t *testing.T) {
 					r := newRig(t, 1, plainPolicy, nil)
 					r.stubs[0].set(func() { r.stubs[0].serve = serve })
 					ctx, cancel := context.WithCancel(t.Context())
@@ -61,7 +62,7 @@ func TestFailureLeasesAreConserved(t *testing.T) {
 		"policy: {gate: {name: max-sessions, max_sessions: 3}, router: smetric}\n",
 	} {
 		t.Run(policy, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			memnet.Bubble(t, func(t *testing.T) {
 				r := newRig(t, 3, policy, func(c *Config) { c.Limits.WaitS, c.Retries.PerSession = 0.2, 1000 })
 				for i, s := range r.stubs {
 					s.set(func() { s.serve = fickle(uint64(i)) })
@@ -122,7 +123,7 @@ func fickle(seed uint64) http.HandlerFunc {
 
 // Queued client gives up: it leaves the gate's queue, without a ghost.
 func TestFailureQueuedClientGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, "policy: {gate: {name: max-requests, max_requests: 1}, router: sticky}\n", nil)
 		r.stubs[0].set(func() { r.stubs[0].serve = hang })
 		first, leave := context.WithCancel(t.Context())
@@ -147,7 +148,7 @@ func TestFailureQueuedClientGivesUp(t *testing.T) {
 
 // Session never ends: an idle time ends it, and so does the bound on sessions, for the one that was idle for longest.
 func TestFailureSessionNeverEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, "policy: {gate: {name: max-sessions, max_sessions: 1}, router: sticky}\n", func(c *Config) { c.Limits.SessionIdleS = 1 })
 		r.sendOK(request{session: "a"})
 		start := time.Now()
@@ -168,7 +169,7 @@ func TestFailureSessionNeverEnds(t *testing.T) {
 
 // Retry storm: a request that is sent again takes the place of the first, within a budget, and Retry-After says when.
 func TestFailureRetryStorm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, "policy: {gate: {name: max-requests, max_requests: 1}, router: sticky}\n", func(c *Config) { c.Retries.PerSession, c.Retries.WindowS = 3, 60 })
 		r.stubs[0].set(func() { r.stubs[0].serve = hang })
 		ctx, leave := context.WithCancel(t.Context())
@@ -208,7 +209,7 @@ func TestFailureRetryStorm(t *testing.T) {
 
 // A request that is sent again while the first one runs cancels that one.
 func TestFailureRetryOfARunningRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, plainPolicy, nil)
 		r.stubs[0].set(func() { r.stubs[0].serve = hang })
 		first := make(chan got, 1)
@@ -227,7 +228,7 @@ func TestFailureRetryOfARunningRequest(t *testing.T) {
 
 // A proxy in front may give all requests of one trace the same X-Request-ID: another prompt is no repetition.
 func TestSameRequestIDOtherRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, plainPolicy, nil)
 		let := make(chan struct{})
 		r.stubs[0].set(func() {
@@ -254,7 +255,7 @@ func TestSameRequestIDOtherRequest(t *testing.T) {
 
 // The gateway drains: what runs may end, what waits is told to go elsewhere, and so is who comes.
 func TestFailureGatewayDrains(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, "policy: {gate: {name: max-requests, max_requests: 1}, router: sticky}\n", nil)
 		let := make(chan struct{})
 		r.stubs[0].set(func() {
@@ -284,7 +285,7 @@ func TestFailureGatewayDrains(t *testing.T) {
 
 // When the time to drain is over, what still runs is cut off.
 func TestFailureDrainTakesTooLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, plainPolicy, nil)
 		r.stubs[0].set(func() { r.stubs[0].serve = oneTokenThenHang })
 		running := make(chan got, 1)
@@ -302,7 +303,7 @@ func TestFailureDrainTakesTooLong(t *testing.T) {
 
 // A client that left before its request came to the core has nothing there by which a repetition would be known.
 func TestARequestWhoseClientLeftEarlyIsNotKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, plainPolicy, nil)
 		ctx, leave := context.WithCancel(t.Context())
 		leave()

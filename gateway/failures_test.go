@@ -11,9 +11,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/sluice-sim/sluice/gateway/memnet"
 	"github.com/sluice-sim/sluice/policies"
 )
 
@@ -21,7 +21,7 @@ import (
 
 // Replica down before the first byte: release the lease, mark the replica, one re-route, the session is unpinned.
 func TestFailureReplicaDownBeforeFirstByte(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 2, plainPolicy, func(c *Config) { c.Health.PeriodS = 3600 })
 		first := r.sendOK(request{session: "s"})
 		home, other := r.stubs[0], r.stubs[1]
@@ -45,7 +45,7 @@ func TestFailureReplicaDownBeforeFirstByte(t *testing.T) {
 
 // With every engine down there is one re-route and then an answer, not a search without end.
 func TestFailureAllReplicasDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 3, plainPolicy, func(c *Config) { c.Health.PeriodS, c.Limits.WaitS = 3600, 0.3 })
 		for _, s := range r.stubs {
 			s.die()
@@ -67,7 +67,7 @@ func TestFailureAllReplicasDown(t *testing.T) {
 
 // Dies mid-stream: error to the client, no silent retry, lease released, cache view cleared.
 func TestFailureReplicaDiesMidStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 2, plainPolicy, func(c *Config) { c.Health.PeriodS = 3600 })
 		home := r.stubs[0]
 		home.set(func() { home.serve = oneTokenThenHang })
@@ -100,7 +100,7 @@ func TestFailureReplicaDiesMidStream(t *testing.T) {
 
 // A stream that ends without its end, though the connection is in order.
 func TestFailureStreamIsCutOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, plainPolicy, nil)
 		r.stubs[0].set(func() {
 			r.stubs[0].serve = func(w http.ResponseWriter, q *http.Request) {
@@ -119,7 +119,7 @@ func TestFailureStreamIsCutOff(t *testing.T) {
 
 // Restart: counters are reset, residency is void, leases end, and nobody rushes to the newcomer.
 func TestFailureReplicaRestarts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 2, "policy: {gate: none, router: least-requests}\n", nil)
 		r.stubs[1].set(func() { r.stubs[1].metrics = metricsOf(0, 0, 0, 5000) })
 		until(t, "a scrape", func() bool { return r.state("r1").Sample["prefix_query_tokens"] == int64(5000) })
@@ -182,7 +182,7 @@ func TestFailureReplicaRestarts(t *testing.T) {
 
 // Slow or wedged replica: an outlier by the age of its leases, although its health check answers.
 func TestFailureWedgedReplica(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 2, "policy: {gate: none, router: least-requests}\n", func(c *Config) { c.Health.WedgedS = 0.2 })
 		r.stubs[0].set(func() { r.stubs[0].serve = hang })
 		ctx, cancel := context.WithCancel(t.Context())
@@ -248,7 +248,7 @@ func TestFailureSlowReader(t *testing.T) {
 func TestFailureStaleScrapes(t *testing.T) {
 	for _, stale := range []string{"hold-last", "ignore", "saturated"} {
 		t.Run(stale, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			memnet.Bubble(t, func(t *testing.T) {
 				r := newRig(t, 2, "policy: {gate: none, router: lmetric}\n", func(c *Config) {
 					c.Signals.Stale, c.Signals.HoldS, c.Signals.StaleAfterS = stale, 0.3, 0.2
 				})
@@ -298,7 +298,7 @@ func TestFailureProbeUnavailable(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			memnet.Bubble(t, func(t *testing.T) {
 				r := newRig(t, 2, "policy: {gate: session, router: sticky}\n", func(c *Config) { c.Signals.Probe.Path, c.Signals.Probe.TimeoutS = "/probe", 0.1 })
 				for _, s := range r.stubs {
 					s.set(func() { s.probe = probe })
@@ -317,7 +317,7 @@ func TestFailureProbeUnavailable(t *testing.T) {
 		})
 	}
 	t.Run("answers", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		memnet.Bubble(t, func(t *testing.T) {
 			r := newRig(t, 1, "policy: {gate: session, router: sticky}\n", func(c *Config) { c.Signals.Probe.Path = "/probe" })
 			r.stubs[0].set(func() {
 				r.stubs[0].probe = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"kv_cache_usage":0.25}`) }
@@ -332,7 +332,7 @@ func TestFailureProbeUnavailable(t *testing.T) {
 
 // Weight sync, drain, sleep: the replica takes nothing new and what it held is void.
 func TestFailureReplicaSleeps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 2, plainPolicy, nil)
 		r.sendOK(request{session: "s"})
 		r.stubs[0].set(func() { r.stubs[0].sleeping = true })
@@ -363,7 +363,7 @@ func TestFailureReplicaSleeps(t *testing.T) {
 
 // Oversize prompt: refused at the gate, with a reason.
 func TestFailureOversizePrompt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, plainPolicy, func(c *Config) { c.Replicas[0].KVTokens, c.Prompt.Basis = 100, "tokens" })
 		x := r.send(request{path: "/v1/completions", body: `{"prompt":[` + strings.Repeat("5,", 100) + `5]}`})
 		if x.status != 400 || x.reason != "prompt_too_long" || r.stubs[0].requests.Load() != 0 || r.audit().Arrived != 0 {
@@ -376,7 +376,7 @@ func TestFailureOversizePrompt(t *testing.T) {
 // Gateway restart, many gateways: a session's place is a rendezvous hash over the replicas that are up, so gateways that know
 // nothing of each other, and one that has just started, agree.
 func TestFailureManyGatewaysAgree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		secret := filepath.Join(t.TempDir(), "secret")
 		check(t, os.WriteFile(secret, []byte("0123456789abcdef"), 0o600))
 		policy := "policy: {gate: none, router: {name: chwbl, key: session, load_factor: 1000000}}\n"
@@ -414,7 +414,7 @@ func TestFailureManyGatewaysAgree(t *testing.T) {
 
 // Too busy for its health check: it takes nothing new, and is not down.
 func TestFailureLateHealthCheck(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 2, plainPolicy, func(c *Config) { c.Health.TimeoutS = 0.05 })
 		r.sendOK(request{session: "s"})
 		r.g.driver.Do(func(b *Batch) {

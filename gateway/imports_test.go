@@ -15,7 +15,7 @@ func TestTheGatewayReachesNoModel(t *testing.T) {
 	core := false
 	for _, d := range deps {
 		core = core || d == module+"policies"
-		if d == module+"sim" || strings.HasPrefix(d, module+"model") || d == module+"gateway/fakevllm" {
+		if d == module+"sim" || strings.HasPrefix(d, module+"model") || d == module+"gateway/fakevllm" || d == module+"gateway/memnet" {
 			t.Errorf("the gateway reaches %s", d)
 		}
 	}

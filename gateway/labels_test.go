@@ -6,13 +6,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
+
+	"github.com/sluice-sim/sluice/gateway/memnet"
 )
 
 // TestClassAndGroup: policies get the class and the group that the configured headers say, the same for the same, and the log
 // has no text of them.
 func TestClassAndGroup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, "policy: {gate: none, router: lmetric}\n", func(c *Config) {
 			c.Identity.Class, c.Identity.Absent, c.Identity.Group = "X-Class", 3, "X-Tenant"
 		})
@@ -60,7 +61,7 @@ func TestClassAndGroup(t *testing.T) {
 
 // TestDecideRefusesNames: what cannot name a session in a header cannot in /decide.
 func TestDecideRefusesNames(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, "policy: {gate: none, router: lmetric}\n", nil)
 		for _, body := range []string{`{"session":"a\u0000b","prompt":"p"}`, `{"session":"a","parent":"\n","prompt":"p"}`, `{"session":"` + strings.Repeat("a", 257) + `","prompt":"p"}`} {
 			if x := r.post("/decide", body); x.status != http.StatusBadRequest || x.reason != "invalid_session_id" {

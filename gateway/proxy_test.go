@@ -10,9 +10,9 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/sluice-sim/sluice/gateway/memnet"
 	"github.com/sluice-sim/sluice/policies/decisionlog"
 )
 
@@ -26,7 +26,7 @@ const plainPolicy = "policy: {gate: none, router: sticky}\n"
 
 // TestAnswersPassByteForByte sends the bytes of an engine's answer in odd pieces.
 func TestAnswersPassByteForByte(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, plainPolicy, nil)
 		for path := range apis {
 			for _, stream := range []bool{false, true} {
@@ -67,7 +67,7 @@ func TestAnswersPassByteForByte(t *testing.T) {
 // TestUsageIsAskedForAndTakenOut: the engine is asked for usage, the core hears of it, the client sees what it would have
 // seen.
 func TestUsageIsAskedForAndTakenOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, plainPolicy, nil)
 		x := r.sendOK(request{session: "s", stream: true})
 		if strings.Contains(x.body, "usage") || !strings.HasSuffix(x.body, "data: [DONE]\n\n") || strings.Count(x.body, "data:") != 6 {
@@ -101,7 +101,7 @@ func TestUsageIsAskedForAndTakenOut(t *testing.T) {
 
 // TestStreamsAreFlushed: the client has the first token while the engine still computes.
 func TestStreamsAreFlushed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		for _, options := range []string{"", `,"stream_options":{"include_usage":true}`} {
 			r := newRig(t, 1, plainPolicy, nil)
 			go_on := make(chan struct{})
@@ -133,7 +133,7 @@ func TestStreamsAreFlushed(t *testing.T) {
 // TestTheNextTurnFindsTheLastOneOver: a client that sends its next turn as soon as it has seen the end of an answer is never
 // taken for two at a time.
 func TestTheNextTurnFindsTheLastOneOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 2, plainPolicy, nil)
 		for i := range 50 {
 			for _, stream := range []bool{true, false} {
@@ -163,7 +163,7 @@ func TestTheNextTurnFindsTheLastOneOver(t *testing.T) {
 }
 
 func TestModelsHealthAndMetrics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 2, plainPolicy, nil)
 		get := func(path string) got {
 			resp, err := r.client.Get(r.url + path)
@@ -211,7 +211,7 @@ func (r *rig) post(path, body string) got {
 
 // TestDecisionsWithoutTheDataPath: the lease of /decide counts like any other, and is released once.
 func TestDecisionsWithoutTheDataPath(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 2, "policy: {gate: {name: max-requests, max_requests: 1}, router: sticky}\n", func(c *Config) { c.Limits.WaitS = 5 })
 		var d decision
 		x := r.post("/decide", `{"session":"s","token_ids":[1,2,3,4],"max_tokens":5}`)
@@ -252,7 +252,7 @@ func TestDecisionsWithoutTheDataPath(t *testing.T) {
 
 // TestALeaseOfDecideThatNobodyReleases is taken back.
 func TestALeaseOfDecideThatNobodyReleases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, "policy: {gate: {name: max-requests, max_requests: 1}, router: sticky}\n", func(c *Config) { c.Limits.LeaseS = 0.1 })
 		r.post("/decide", `{"session":"s","prompt":"x"}`)
 		r.sendOK(request{session: "t"})
@@ -264,7 +264,7 @@ func TestALeaseOfDecideThatNobodyReleases(t *testing.T) {
 
 // TestALeaseOfDecideWhenTheGatewayStops ends with the gateway: nobody could give it back any more.
 func TestALeaseOfDecideWhenTheGatewayStops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, plainPolicy, nil)
 		r.post("/decide", `{"session":"s","prompt":"x"}`)
 		r.close()
@@ -275,7 +275,7 @@ func TestALeaseOfDecideWhenTheGatewayStops(t *testing.T) {
 }
 
 func TestNothingThatClientsSendIsShown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 2, "policy: {gate: session, router: lmetric}\n", func(c *Config) { c.Retries.Reroutes = 1 })
 		secrets := []string{"hunter2", "sk-key", "session-name", "request-name"}
 		for range 3 {
@@ -310,7 +310,7 @@ func TestNothingThatClientsSendIsShown(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, "policy: {gate: {name: max-requests, max_requests: 1}, router: sticky}\n", func(c *Config) {
 			c.Limits.BodyBytes, c.Limits.HeaderBytes, c.Limits.Waiting, c.Limits.Running, c.Limits.WaitS, c.Limits.BodyS = 2000, 4096, 1, 3, 0.3, 0.5
 		})
@@ -359,7 +359,7 @@ func TestLimits(t *testing.T) {
 }
 
 func TestASlowBodyIsNotWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, plainPolicy, func(c *Config) { c.Limits.BodyS = 0.1 })
 		body, w := io.Pipe()
 		defer w.Close()
@@ -378,7 +378,7 @@ func TestASlowBodyIsNotWaitedFor(t *testing.T) {
 }
 
 func TestTokensOfPrompts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, plainPolicy, func(c *Config) { c.Prompt.Basis = "tokens" })
 		if got, err := tokenIDs([]byte(`{"count":2,"tokens":[5,6]}`)); err != nil || len(got) != 2 {
 			t.Errorf("/tokenize: %v %v", got, err)
@@ -402,7 +402,7 @@ func TestTokensOfPrompts(t *testing.T) {
 
 // TestTheDecisionLogEndsAtItsSize: serving goes on, what is written replays (newRig sees to that), and it is said.
 func TestTheDecisionLogEndsAtItsSize(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, plainPolicy, func(c *Config) { c.Log.MaxBytes = 20_000 })
 		for i := range 100 {
 			r.sendOK(request{session: fmt.Sprint(i)})
@@ -438,7 +438,7 @@ func TestALogThatIsThereIsKept(t *testing.T) {
 
 // TestBodiesHaveABudget: bodies that come at the same time take no more memory together than they may, and give it back.
 func TestBodiesHaveABudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, plainPolicy, func(c *Config) { c.Limits.BodyBytes, c.Limits.Bodies = 40_000, 100_000 })
 		r.stubs[0].set(func() { r.stubs[0].serve = hang })
 		body := `{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("x", 35_000) + `"}]}`

@@ -5,16 +5,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sluice-sim/sluice/gateway/memnet"
 	"github.com/sluice-sim/sluice/traces"
 )
 
 // TestTheTraceSaysWhatWasHashed: prompts whose tokens no engine gave are counted as such, whatever the configuration hopes for.
 func TestTheTraceSaysWhatWasHashed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, "prompt: {basis: tokens}\n"+plainPolicy, func(c *Config) { c.Recorder.Dir = t.TempDir() })
 		r.sendOK(request{session: "s"}) // the stub has no /tokenize
 		r.sendOK(request{session: "s", path: "/v1/completions", body: `{"model":"m","prompt":[1,2,3],"max_tokens":5}`})

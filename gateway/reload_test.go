@@ -7,13 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
+
+	"github.com/sluice-sim/sluice/gateway/memnet"
 )
 
 // TestKnobsChangeWhileTurnsWait: with one slot a turn waits; the file gives two, and it goes. The log replays (newRig sees to
 // that).
 func TestKnobsChangeWhileTurnsWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "gateway.yaml")
 		r := newRig(t, 1, "policy: {gate: {name: max-requests, max_requests: 1}, router: lmetric}\n", nil)
 		write := func(policy, rest string) {

@@ -6,13 +6,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-sim/sluice/gateway/memnet"
 )
 
 // Whatever clients and operators do, in the end nothing is held, nothing is live, and names are kept of what the pool holds
 // and of nothing else; and the server still answers.
 func TestNothingIsLeftOver(t *testing.T) {
 	for seed := range uint64(12) {
-		synctest.Test(t, func(t *testing.T) {
+		memnet.Bubble(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			cfg := small(t)
 			cfg.Blocks, cfg.Engine.Async, cfg.Engine.MaxBatchedTokens, cfg.Engine.MaxNumSeqs = 60+rng.Int32N(200), seed%3 != 0, 512, 64

@@ -5,10 +5,10 @@ import (
 	"context"
 	"net/http/httptest"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/sluice-sim/sluice/gateway/kvevents"
+	"github.com/sluice-sim/sluice/gateway/memnet"
 	"github.com/sluice-sim/sluice/gateway/vllmmetrics"
 )
 
@@ -134,7 +134,7 @@ func TestBehindAListener(t *testing.T) {
 
 // The engine's clock starts again before it ends, when nothing runs.
 func TestClockStartsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		cfg := small(t)
 		cfg.Speed = 1000
 		r := newRig(t, cfg)

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/sluice-sim/sluice/gateway/kvevents"
+	"github.com/sluice-sim/sluice/gateway/memnet"
 )
 
 // reply is what the tests read of an answer of chat and completions.
@@ -84,7 +85,7 @@ func valueOf(m *dto.Metric) float64 {
 // A second turn finds the whole blocks of the first prompt and answer, but for the token that was sampled last.
 func TestSecondTurnIsCached(t *testing.T) {
 	for _, async := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
+		memnet.Bubble(t, func(t *testing.T) {
 			cfg := small(t)
 			cfg.Engine.Async = async
 			r := newRig(t, cfg)
@@ -132,7 +133,7 @@ func TestSecondTurnIsCached(t *testing.T) {
 // A client that goes away takes its request along: blocks are free at the end of the step, and the stream of another goes on.
 func TestAbortFreesBlocks(t *testing.T) {
 	for _, stream := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
+		memnet.Bubble(t, func(t *testing.T) {
 			r := newRig(t, small(t))
 			defer r.close()
 			ctx, cancel := context.WithCancel(context.Background())
@@ -169,7 +170,7 @@ func TestAbortFreesBlocks(t *testing.T) {
 
 // Two contexts that do not fit together: one is preempted, both get all their tokens, and nothing is left over.
 func TestPreemption(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		cfg := small(t)
 		cfg.Blocks = 100
 		r := newRig(t, cfg)
@@ -191,7 +192,7 @@ func TestPreemption(t *testing.T) {
 
 // Whoever follows the KV events, counting copies, knows what the pool holds; and names are kept of that and of nothing else.
 func TestKVEventsFollowThePool(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		cfg := small(t)
 		cfg.Blocks = 200
 		copies := map[kvevents.Hash]int{}
@@ -277,7 +278,7 @@ func TestKVEventsFollowThePool(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		cfg := small(t)
 		cfg.MaxBodyBytes = 100_000
 		r := newRig(t, cfg)
@@ -331,7 +332,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, small(t))
 		defer r.close()
 		ask := completionOf(tokenList(1, 100), 10, false)
@@ -397,7 +398,7 @@ func TestFaults(t *testing.T) {
 
 // Asleep, a server forgets its cache, aborts what is under way and lets what comes wait.
 func TestSleep(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	memnet.Bubble(t, func(t *testing.T) {
 		r := newRig(t, small(t))
 		defer r.close()
 		var all sync.WaitGroup

@@ -4,9 +4,9 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/sluice-sim/sluice/gateway/memnet"
 	"github.com/sluice-sim/sluice/model/latency"
 	"github.com/sluice-sim/sluice/policies"
 	"github.com/sluice-sim/sluice/policies/catalog"
@@ -97,7 +97,7 @@ func (x *texts) said(p prefix.Prefix, answer []uint32) {
 // have their first and last tokens at the same times and hit as much, with evictions and preemptions.
 func TestServerIsTheSimulatorsReplica(t *testing.T) {
 	for _, async := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
+		memnet.Bubble(t, func(t *testing.T) {
 			cfg := small(t)
 			cfg.Blocks, cfg.Engine.Async, cfg.Engine.MaxBatchedTokens, cfg.Engine.MaxNumSeqs = 900, async, 2048, 256
 			if err := cfg.finish(); err != nil {

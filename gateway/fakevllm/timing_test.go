@@ -2,9 +2,9 @@ package fakevllm
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/sluice-sim/sluice/gateway/memnet"
 	"github.com/sluice-sim/sluice/model/latency"
 )
 
@@ -42,7 +42,7 @@ func expected(cfg Config, law *latency.Law, prompt, output int) []time.Duration 
 func TestTokensComeWhenTheLawSays(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		for _, speed := range []float64{1, 20} {
-			synctest.Test(t, func(t *testing.T) {
+			memnet.Bubble(t, func(t *testing.T) {
 				cfg := small(t)
 				cfg.Engine.Async, cfg.Speed, cfg.Engine.MaxBatchedTokens = async, speed, 1024
 				r := newRig(t, cfg)

@@ -13,7 +13,7 @@ import (
 )
 
 func TestDialing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		var n Network
 		refused := func(when string) {
 			t.Helper()
@@ -63,7 +63,7 @@ func TestDialing(t *testing.T) {
 
 // TestKill: who is connected gets nothing any more, even in the moment before his connection breaks, and then it breaks.
 func TestKill(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		var n Network
 		l := n.Listen("a:80")
 		s := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
