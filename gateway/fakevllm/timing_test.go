@@ -65,8 +65,8 @@ func TestTokensComeWhenTheLawSays(t *testing.T) {
 	}
 }
 
-// Outside the bubble, at a speed of 10, no token comes before the law says, and in one of a few attempts (the machine may be
-// busy) none of three comes over 15 ms late.
+// Outside the bubble, at a speed of 10, no token comes before the law says, and in one attempt of as many as a minute has (the
+// machine may be busy) none of three comes over 15 ms late.
 func TestTokensComeInRealTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("sleeps for real")
@@ -76,8 +76,9 @@ func TestTokensComeInRealTime(t *testing.T) {
 	r := newRig(t, cfg)
 	defer r.close()
 	want := expected(r.server.cfg, r.server.law, 1500, 200)
-	const attempts, late = 8, 15 * time.Millisecond
-	for attempt := range attempts {
+	const late = 15 * time.Millisecond
+	best := time.Hour
+	for attempt, begun := 0, time.Now(); time.Since(begun) < time.Minute; attempt++ {
 		start := time.Now()
 		list := r.stream("/v1/completions", completionOf(tokenList(attempt, 1500), 200, true))
 		worst := time.Duration(0)
@@ -88,10 +89,9 @@ func TestTokensComeInRealTime(t *testing.T) {
 			}
 			worst = max(worst, over)
 		}
-		t.Logf("latest of three tokens: %v after the law", worst)
-		if worst <= late {
+		if best = min(best, worst); best <= late {
 			return
 		}
 	}
-	t.Errorf("over %v late in each of %d attempts", late, attempts)
+	t.Errorf("the latest of three tokens came %v late at best, expected at most %v", best, late)
 }
