@@ -308,7 +308,7 @@ const (
 	NeedsProgress                        // TokensProgressed
 	NeedsProbes                          // answers to ProbeUsage and ProbePrefix
 	NeedsOracle                          // View.Oracle
-	NeedsEverySample                     // with NeedsSamples: each MetricsSampled when it comes, not only the last before a Step
+	NeedsEverySample                     // with NeedsSamples: while a turn waits, each MetricsSampled when it comes
 )
 
 // Oracle is exact knowledge that only a simulator has. It serves the router named oracle, a yardstick.

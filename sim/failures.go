@@ -223,8 +223,9 @@ func (r *run) unjam() bool {
 	if ended {
 		r.agenda.push(r.now, wakeDue, 0, 0)
 		if r.scrapes.idle >= maxIdleScrapes {
-			r.scrapes.idle = 0
-			r.agenda.push(r.now+r.cfg.Signals.ScrapePS, scrapeDue, 0, 0)
+			if r.scrapes.idle = 0; !r.scrapes.lazy {
+				r.agenda.push(r.now+r.cfg.Signals.ScrapePS, scrapeDue, 0, 0)
+			}
 		}
 	}
 	return ended

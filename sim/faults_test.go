@@ -482,9 +482,16 @@ func TestScrapesOnDemand(t *testing.T) {
 		if c.Router.Name == "smetric" {
 			c.RouterParams = c.Router.Resolve(policies.Params{"spill": {Text: "dynamo"}})
 		}
-		if gate := rapid.SampledFrom([]string{"as drawn", "aimd-kv"}).Draw(rt, "gate"); gate != "as drawn" {
+		if gate := rapid.SampledFrom([]string{"as drawn", "aimd-kv", "llm-d-saturation"}).Draw(rt, "gate"); gate != "as drawn" {
 			c.Gate, c.Retention = policy(t, "gate", gate), policies.Declaration{} // see TestPinsThatNeverEndHoldAGate
 			c.GateParams = c.Gate.Resolve(policies.Params{"tick_s": {Number: 0.5}, "initial_requests": {Number: 2}})
+			if gate == "llm-d-saturation" {
+				c.GateParams = c.Gate.Resolve(policies.Params{
+					"queue_depth": {Number: rapid.SampledFrom([]float64{1, 3}).Draw(rt, "depth")}, "kv_usage": {Number: rapid.SampledFrom([]float64{0.05, 0.4}).Draw(rt, "usage")},
+					"stale_s": {Number: rapid.SampledFrom([]float64{0.2, 60}).Draw(rt, "stale")}, "ttl_s": {Number: rapid.SampledFrom([]float64{0.4, 3, 60}).Draw(rt, "ttl")},
+					"ceilings": {Text: rapid.SampledFrom([]string{"static", "soft-reflective"}).Draw(rt, "ceilings")},
+				})
+			}
 		}
 		some, someTotals := simulate(rt, c)
 		c.Faults = []Fault{{Kind: ClientDisconnect}}
@@ -495,5 +502,18 @@ func TestScrapesOnDemand(t *testing.T) {
 	})
 	if lazy == 0 {
 		t.Error("every scrape was taken in every world")
+	}
+}
+
+// TestScrapesThatHelpNobody: where a gate waits for samples that are always too old when they come, the run ends and says so.
+func TestScrapesThatHelpNobody(t *testing.T) {
+	c := world(t, chain([]call{{100, 5, 0}}), "llm-d-saturation", "vllm-dp")
+	c.GateParams = c.Gate.Resolve(policies.Params{"stale_s": {Number: 0.2}, "ttl_s": {Number: 0}})
+	c.Signals.ScrapeDelayPS = 3e11
+	_, some := Run(t.Context(), c, &rows{})
+	c.Faults = []Fault{{Kind: ClientDisconnect}} // strikes nobody; every scrape is taken
+	_, all := Run(t.Context(), c, &rows{})
+	if some == nil || all == nil || some.Error() != all.Error() || !strings.Contains(some.Error(), "nothing will happen any more") {
+		t.Errorf("on demand: %v\nall: %v", some, all)
 	}
 }

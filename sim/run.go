@@ -320,6 +320,7 @@ func (r *run) instant() {
 		r.foresee()
 		r.prefetchNext()
 	}
+	r.awaitScrape()
 	if w := r.core.NextWake(); w < r.armed {
 		r.armed = w
 		r.agenda.push(int64(w)*nsToPS, wakeDue, 0, 0)
@@ -365,7 +366,11 @@ func (r *run) handle(e event) {
 	case scrapeReaches:
 		r.scrapeReached(e.a, int32(e.b))
 	case scrapeDue:
-		r.scrape()
+		if r.scrapes.lazy {
+			r.scrapesArrive()
+		} else {
+			r.scrape()
+		}
 	case wakeDue:
 		r.armed = policies.Never
 		r.fact(policies.Fact{Kind: policies.Woke, Replica: policies.NoReplica})

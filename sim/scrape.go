@@ -26,9 +26,10 @@ type scrapes struct {
 	current []int32 // by replica: slot in this round, -1 for none
 	idle    int     // rounds in a row in which nothing else was on the agenda
 
-	lazy bool            // scrapes are taken when the policies next decide; see lazyScrapes
-	now  scraped         // scratch
-	due  []policies.Fact // scratch
+	lazy    bool            // scrapes are taken when the policies next decide; see lazyScrapes
+	awaited bool            // if lazy: the next arrival is on the agenda
+	now     scraped         // scratch
+	due     []policies.Fact // scratch
 }
 
 // maxIdleScrapes is how many scrapes are taken in a row when nothing else will ever happen; a run that then still has
@@ -40,7 +41,7 @@ func (r *run) planScrapes() {
 	if r.needs&(policies.NeedsSamples|policies.NeedsProgress) == 0 {
 		return
 	}
-	r.scrapes.lazy = r.needs&policies.NeedsEverySample == 0 && len(r.cfg.Faults) == 0 && r.cfg.Decisions == nil
+	r.scrapes.lazy = len(r.cfg.Faults) == 0 && r.cfg.Decisions == nil && (r.needs&policies.NeedsEverySample == 0 || r.cfg.Signals.ScrapeJitterPS == 0)
 	if !r.scrapes.lazy {
 		r.agenda.push(0, scrapeDue, 0, 0)
 	}
@@ -69,12 +70,19 @@ func (r *run) scrape() {
 		}
 	}
 	s.round++
-	if s.idle++; len(r.agenda.heap) > len(s.slots)-len(s.free) || r.ends.next().at < never {
-		s.idle = 0
-	}
-	if s.idle < maxIdleScrapes {
+	if r.scrapesGoOn(len(s.slots) - len(s.free)) {
 		r.agenda.push(r.now+r.cfg.Signals.ScrapePS, scrapeDue, 0, 0)
 	}
+}
+
+// scrapesGoOn counts a round and tells whether there are to be more: not if for long nothing else was on the agenda, of whose events so
+// many are scrapes on their way.
+func (r *run) scrapesGoOn(onTheirWay int) bool {
+	s := &r.scrapes
+	if s.idle++; len(r.agenda.heap) > onTheirWay || r.ends.next().at < never {
+		s.idle = 0
+	}
+	return s.idle < maxIdleScrapes
 }
 
 // take samples replica i into a slot; -1 when there is nothing to scrape or the sample is lost.

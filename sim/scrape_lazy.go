@@ -8,7 +8,8 @@ import (
 
 // Where the policies look at samples only when they decide, a decision needs of each replica just the last scrape that
 // has arrived, so no other is taken. It is taken when the policies decide, or, if something happens to the replica before
-// that, just before that happens.
+// that, just before that happens. Policies that let a turn go because a sample comes decide when one does, but only while a
+// turn waits.
 
 // lazyScrapes is what one replica has of scrapes that are taken so.
 type lazyScrapes struct {
@@ -116,6 +117,29 @@ func (r *run) readScrapes() {
 		at = len(r.facts)
 	}
 	r.facts = slices.Insert(r.facts, at, s.due...)
+}
+
+// awaitScrape puts the next arrival of scrapes on the agenda while a turn waits that it may let go.
+func (r *run) awaitScrape() {
+	s, g := &r.scrapes, &r.cfg.Signals
+	if s.awaited || r.atGate == 0 || !s.lazy || r.needs&policies.NeedsEverySample == 0 || s.idle >= maxIdleScrapes {
+		return
+	}
+	at := g.ScrapeDelayPS
+	if r.now >= at {
+		at += ((r.now-at)/g.ScrapePS + 1) * g.ScrapePS
+	}
+	r.agenda.push(at, scrapeDue, 0, 0)
+	s.awaited = true
+}
+
+// scrapesArrive is that arrival.
+func (r *run) scrapesArrive() {
+	r.scrapes.awaited = false
+	r.scrapesGoOn(0)
+	if r.atGate > 0 {
+		r.readScrapes()
+	}
 }
 
 // mayJudge tells whether the policies may look at samples now: a turn arrives or waits, or they asked to be woken.
