@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-sim/sluice/gateway/memnet"
@@ -29,10 +30,13 @@ func TestFailureReplicaDownBeforeFirstByte(t *testing.T) {
 			t.Fatalf("the first turn went to %s", first.replica)
 		}
 		home.die()
+		synctest.Wait() // no connection to it idles any more
 		if x := r.sendOK(request{session: "s", stream: true}); x.replica != "r1" || !strings.Contains(x.body, "[DONE]") {
 			t.Errorf("the next turn: %+v", x)
 		}
-		r.untilState("r0", "down") // at once, or when its health was checked: a connection that idled may have been tried first
+		if s := r.state("r0"); s.State != "down" {
+			t.Errorf("the replica that refused is %s", s.State)
+		}
 		a := r.settled()
 		if a.Admitted != 3 || a.Failed != 1 || a.Finished != 2 {
 			t.Errorf("accounts %+v", a)

@@ -1,31 +1,13 @@
 package traces
 
-import (
-	"context"
+import "github.com/sluice-sim/sluice/prefix"
 
-	"github.com/sluice-sim/sluice/prefix"
-)
-
-// Ceiling returns for every session and turn the most prompt tokens that an infinite cache could hold in any order of
-// the sessions: the leading full blocks of blockTokens tokens, at most floor((prompt-1)/blockTokens), whose content is
-// also computed by an earlier turn of the same thread or by any turn of another thread. A turn computes its prompt and
-// all but the last token of its output. A turn that does not wait for the completion of the turn before it in its thread
-// may overtake it, so it counts as the start of another thread. blockTokens must be positive.
-func Ceiling(tr *Trace, blockTokens int32) [][]int32 {
-	v, err := NewSurvey(context.Background(), tr, blockTokens, 1<<62)
-	if err != nil {
-		panic(err) // memory can be read
-	}
-	c := NewCeiling(v)
-	out := make([][]int32, len(tr.Sessions))
-	for i := range tr.Sessions {
-		out[i] = c.Of(int32(i), &tr.Sessions[i], nil)
-	}
-	return out
-}
-
-// SessionCeiling works the ceiling of hits out session by session, from the session itself and what a survey kept of
-// the others. Its scratch memory is that of the largest session.
+// SessionCeiling works out, session by session, the most prompt tokens that an infinite cache could hold in any order of
+// the sessions: the leading full blocks of a prompt, at most floor((prompt-1)/block), whose content is also computed by an
+// earlier turn of the same thread or by any turn of another thread. A turn computes its prompt and all but the last token of
+// its output. A turn that does not wait for the completion of the turn before it in its thread may overtake it, so it counts
+// as the start of another thread. It reads the session itself and what a survey kept of the others; its scratch memory is
+// that of the largest session.
 type SessionCeiling struct {
 	*Survey
 	extents extentTable

@@ -1,6 +1,7 @@
 package traces
 
 import (
+	"context"
 	"path/filepath"
 	"testing"
 
@@ -8,6 +9,20 @@ import (
 
 	"github.com/sluice-sim/sluice/prefix"
 )
+
+// ceilings is the ceiling of every session and turn.
+func ceilings(tr *Trace, block int32) [][]int32 {
+	v, err := NewSurvey(context.Background(), tr, block, 1<<62)
+	if err != nil {
+		panic(err) // memory can be read
+	}
+	c := NewCeiling(v)
+	out := make([][]int32, len(tr.Sessions))
+	for i := range tr.Sessions {
+		out[i] = c.Of(int32(i), &tr.Sessions[i], nil)
+	}
+	return out
+}
 
 // slowCeiling compares every block of every prompt with the content of every turn that may have computed it.
 func slowCeiling(tr *Trace, block int32) [][]int32 {
@@ -102,7 +117,7 @@ func TestCeilingAgreesWithComparingEverything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tr := anyTrace(t)
 		block := rapid.Int32Range(1, 8).Draw(t, "block")
-		got, want := Ceiling(tr, block), slowCeiling(tr, block)
+		got, want := ceilings(tr, block), slowCeiling(tr, block)
 		for i := range want {
 			for j := range want[i] {
 				if got[i][j] != want[i][j] {
@@ -135,7 +150,7 @@ func TestCeilingIsThePrefixHitsOfTheIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 		hit := int64(0)
-		for _, h := range Ceiling(tr, kvBlock)[0] {
+		for _, h := range ceilings(tr, kvBlock)[0] {
 			hit += int64(h) / kvBlock
 		}
 		if hit != stats.Cache.VLLMHitBlocks {
@@ -151,7 +166,7 @@ func BenchmarkCeiling(b *testing.B) {
 	tr := wholeFolder(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		Ceiling(tr, 16)
+		ceilings(tr, 16)
 	}
 }
 

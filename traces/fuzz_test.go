@@ -176,7 +176,7 @@ func TestNativeHostileRows(t *testing.T) {
 			tr.Sessions = append(tr.Sessions, *s)
 		}
 		if len(Validate(tr)) == 0 {
-			Ceiling(tr, 16)
+			ceilings(tr, 16)
 			Summarise(tr)
 			DropOverContext(tr, 100)
 		}

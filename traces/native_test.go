@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -155,4 +156,37 @@ func TestNativeWithOptions(t *testing.T) {
 
 func inTestdata(name string) func(testing.TB) string {
 	return func(testing.TB) string { return filepath.Join("testdata", name) }
+}
+
+// TestOutputsOfTwoSessionsInOnePlace: a file in which two sessions write over each other is refused where it is held, and found
+// in one that is read session by session once all of them are held.
+func TestOutputsOfTwoSessionsInOnePlace(t *testing.T) {
+	tr := &Trace{Tree: &prefix.Tree{}, Models: []string{"m"}}
+	root := tr.Tree.Root()
+	for _, name := range []string{"a", "b"} {
+		tr.Sessions = append(tr.Sessions, Session{Name: name, Threads: 1, Group: -1,
+			Turns: []Turn{{Number: 1, Prompt: prefix.Prefix{Stream: root, Tokens: 10}, OutputTokens: 5, DurationNS: Unknown}}})
+	}
+	var buf bytes.Buffer
+	if err := WriteNative(&buf, &capping{Source: tr, about: *tr.About(), limitNS: 1}); err != nil { // a source that is no Trace
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "trace.parquet")
+	if err := os.WriteFile(file, buf.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(file, "", Options{}); err == nil || !strings.Contains(err.Error(), "session 1, turn 0: its output") {
+		t.Errorf("held: %v", err)
+	}
+	src, err := NativeSource(file, Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := Hold(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := Validate(held); len(p) != 1 || p[0].Session != 1 {
+		t.Errorf("problems %v", p)
+	}
 }

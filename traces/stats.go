@@ -63,7 +63,7 @@ type Stats struct {
 
 	Cache           *CacheStats `json:"infinite_cache,omitempty"`
 	FileTokenHit    *Dist       `json:"file_token_hit,omitempty"`
-	CeilingTokenHit *float64    `json:"ceiling_token_hit,omitempty"` // of Ceiling over all turns
+	CeilingTokenHit *float64    `json:"ceiling_token_hit,omitempty"` // of SessionCeiling over all turns
 
 	Files  []FileStats `json:"files,omitempty"`
 	Report *Report     `json:"report,omitempty"`

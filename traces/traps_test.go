@@ -108,7 +108,7 @@ func TestIDsAreLocalToTheirFile(t *testing.T) {
 	if got := tr.Tree.Common(tr.Sessions[0].Turns[0].Prompt, tr.Sessions[1].Turns[0].Prompt); got != 0 {
 		t.Errorf("two files share %d tokens", got)
 	}
-	if got := Ceiling(tr, 64)[0]; got[0] != 0 || got[1] != 64 {
+	if got := ceilings(tr, 64)[0]; got[0] != 0 || got[1] != 64 {
 		t.Errorf("ceiling %v", got)
 	}
 	dir := t.TempDir()

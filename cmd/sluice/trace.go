@@ -81,45 +81,21 @@ func (f *importFlags) register(cmd *cobra.Command) {
 	cmd.Flags().Int32Var(&f.maxContext, "max-context", 0, "drop turns with more tokens than this; 0 for no limit")
 }
 
-// options are how the flags want a trace read.
-func (f *importFlags) options(cmd *cobra.Command) (traces.Options, error) {
-	if !(f.idleCapS >= 0 && f.idleCapS < 1e9) {
-		return traces.Options{}, usage(cmd, fmt.Sprintf("--idle-cap-s %v: expected 0 or a positive number of seconds", f.idleCapS))
-	}
-	if f.maxContext < 0 {
-		return traces.Options{}, usage(cmd, fmt.Sprintf("--max-context %d: expected 0 or a positive number of tokens", f.maxContext))
-	}
-	return traces.Options{IdleCapNS: int64(math.Round(f.idleCapS * 1e9)), SharedPrefix: traces.SharedPrefix(f.shared),
-		OutputReuse: traces.OutputReuse(f.reuse), Models: traces.ModelChoice(f.models)}, nil
-}
-
 // open reads a trace that need not fit in memory.
 func (f *importFlags) open(cmd *cobra.Command, path string) (traces.Source, error) {
-	opt, err := f.options(cmd)
-	if err != nil {
-		return nil, err
+	if !(f.idleCapS >= 0 && f.idleCapS < 1e9) {
+		return nil, usage(cmd, fmt.Sprintf("--idle-cap-s %v: expected 0 or a positive number of seconds", f.idleCapS))
+	}
+	if f.maxContext < 0 {
+		return nil, usage(cmd, fmt.Sprintf("--max-context %d: expected 0 or a positive number of tokens", f.maxContext))
 	}
 	return interruptible(cmd.Context(), func() (traces.Source, error) {
-		src, err := traces.OpenSource(path, f.format, opt)
+		src, err := traces.OpenSource(path, f.format, traces.Options{IdleCapNS: int64(math.Round(f.idleCapS * 1e9)),
+			SharedPrefix: traces.SharedPrefix(f.shared), OutputReuse: traces.OutputReuse(f.reuse), Models: traces.ModelChoice(f.models)})
 		if err == nil && f.maxContext > 0 {
 			src, err = traces.DropOver(src, f.maxContext)
 		}
 		return src, err
-	})
-}
-
-// hold reads a trace into memory.
-func (f *importFlags) hold(cmd *cobra.Command, path string) (*traces.Trace, error) {
-	opt, err := f.options(cmd)
-	if err != nil {
-		return nil, err
-	}
-	return interruptible(cmd.Context(), func() (*traces.Trace, error) {
-		tr, err := traces.Open(path, f.format, opt)
-		if err == nil && f.maxContext > 0 {
-			tr = traces.DropOverContext(tr, f.maxContext)
-		}
-		return tr, err
 	})
 }
 
@@ -242,7 +218,11 @@ on. The exit code is 2 when something is wrong.`,
 		Example: "  sluice trace validate traces/kv-cache-tester",
 		Args:    argsNamed("PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			tr, err := in.hold(cmd, args[0])
+			src, err := in.open(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			tr, err := interruptible(cmd.Context(), func() (*traces.Trace, error) { return traces.Hold(src) })
 			if err != nil {
 				return err
 			}
