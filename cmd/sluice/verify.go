@@ -12,7 +12,7 @@ func verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "verify",
 		Short:   "Check the model against recordings of the real thing",
-		Example: "  sluice verify vllm golden/*.json",
+		Example: "  sluice verify vllm golden/*.json*",
 	}
 	cmd.AddCommand(verifyVLLMCommand())
 	group(cmd)
@@ -27,7 +27,7 @@ func verifyVLLMCommand() *cobra.Command {
 		Short: "Replay recordings of vLLM's scheduler and report the first difference",
 		Long: `vllm replays golden files (inputs and outputs of every step of vLLM's scheduler) through the replica model and compares
 every recorded field. The exit code is 1 when a file differs.`,
-		Example: "  sluice verify vllm golden/d*.json\n  sluice verify vllm --pool extent golden/a01-async-single-multiblock.json --json",
+		Example: "  sluice verify vllm golden/*.json*\n  sluice verify vllm --pool extent golden/a01-async-single-multiblock.json --json",
 		Args:    argsNamed("FILE..."),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s := &sheet{columns: []column{{Key: "file"}, {Key: "steps"}, {Key: "fields"}, {Key: "step"}, {Key: "field"}, {Key: "expected"}, {Key: "got"}}}

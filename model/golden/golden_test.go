@@ -249,4 +249,7 @@ func TestLoadErrors(t *testing.T) {
 			t.Errorf("%s: error %v does not name the file", n, err)
 		}
 	}
+	if _, err := VerifyFile(dir, Options{}); err == nil || !strings.Contains(err.Error(), "found a folder") {
+		t.Errorf("a folder: %v", err)
+	}
 }
